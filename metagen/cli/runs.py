@@ -138,8 +138,8 @@ def grade(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="How answers are read and told apart: math (by default), number, text, choice, literal, verdicts, "
-            "module:attribute, or YAML, {kind: choice, letters: ABCD}.",
+            help="How answers are read and told apart: math (by default), number, text, choice, word, literal, "
+            "verdicts, module:attribute, or YAML, {kind: choice, letters: ABCD}.",
         ),
     ] = None,
     pattern: Annotated[

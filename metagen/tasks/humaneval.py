@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import json
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from metagen.errors import DataError
@@ -13,6 +14,7 @@ from metagen.tasks.code import CodeTask, Grader, OrBody, WithPreamble, code_test
 from metagen.tasks.records import Hub, Record, Source, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.values import Count
+from metagen.verifiers.code.definitions import Definitions
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
@@ -26,6 +28,32 @@ ASKING: Final = Asking(
     shots=(),
     stop="",
 )
+_TYPING: Final = "from typing import List\n\n\n"
+#: Worked examples as turns of a chat, for small chat models: each answers with the whole function.
+SHOWN: Final = replace(
+    ASKING,
+    shots=(
+        {
+            "question": f"{_TYPING}def count_long(words: List[str], length: int) -> int:\n"
+            '    """ Return how many words have more than length characters.\n'
+            "    >>> count_long(['sun', 'river'], 3)\n    1\n"
+            '    """',
+            "solution": f"{_TYPING}def count_long(words: List[str], length: int) -> int:\n"
+            "    return sum(1 for word in words if len(word) > length)\n",
+        },
+        {
+            "question": f"{_TYPING}def running_total(numbers: List[int]) -> List[int]:\n"
+            '    """ For each place of the list, give the sum of the numbers up to there.\n'
+            "    >>> running_total([2, 5, 1])\n    [2, 7, 8]\n"
+            '    """',
+            "solution": f"{_TYPING}def running_total(numbers: List[int]) -> List[int]:\n"
+            "    total, totals = 0, []\n    for number in numbers:\n        total += number\n"
+            "        totals.append(total)\n    return totals\n",
+        },
+    ),
+    asked=ASKING.turns.user,
+    answered="```python\n{solution}\n```",
+)
 #: Docstrings whose examples contradict the data set's own tests.
 WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
 
@@ -34,9 +62,10 @@ class HumanEvalTask(CodeTask):
     """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
 
     form: `chat`, `text` and `auto` ask for the whole function, and take a body alone as well, as recorded completions
-    are; `few_shot` is the prompt itself, which a base model continues (the data set has no examples). prompt: as of
-    GSM8KTask, {question} is the function. Public tests are the examples (`>>>`) of the docstring whose results are
-    plain values; 97 of the 164 problems have none.
+    are; `few_shot_chat` does so after two examples as turns of a chat; `few_shot` is the prompt itself, which a base
+    model continues (the data set has no examples). prompt: as of GSM8KTask, {question} is the function.
+    What a model writes below its function to try it (`print`, `assert`) is no part of the program. Public tests are
+    the examples (`>>>`) of the docstring whose results are plain values; 97 of the 164 problems have none.
     """
 
     name = "humaneval"
@@ -52,8 +81,10 @@ class HumanEvalTask(CodeTask):
         grader: Grader | None = None,
         limit: Count | None = None,
     ) -> None:
-        asking = ASKING.adapt("question", prompt=prompt, form=form)
-        usual = CompletedProgram() if form == "few_shot" else OrBody(WithPreamble(FencedProgram()))
+        shown = SHOWN if form == "few_shot_chat" else ASKING
+        asking = shown.adapt("question", prompt=prompt, form=form)
+        whole = OrBody(WithPreamble(Definitions(FencedProgram())))
+        usual = CompletedProgram() if form == "few_shot" else whole
         super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
 
     def problem(self, record: Record, number: int) -> Problem:

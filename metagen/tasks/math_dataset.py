@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import abc
-from collections.abc import Mapping
-from typing import ClassVar, Final
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
-from metagen.errors import DataError
+from annotated_types import Ge, Le
+
+from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
 from metagen.tasks.template import Asking, Form, Turns, Wording
-from metagen.values import Count
+from metagen.values import Count, EachOnce, Expects
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import Rule, answer_rule
 
@@ -46,6 +48,13 @@ ASKING: Final = Asking(
     stop="\n\nProblem:",
     asked="{question}",
 )
+#: Levels of difficulty and subjects, as the data set has them.
+FiveLevels = Annotated[abc.Sequence[Annotated[int, Ge(1), Le(5), Expects("a level from 1 to 5")]], EachOnce()]
+Subject = Literal[
+    "prealgebra", "algebra", "intermediate_algebra", "number_theory", "counting_and_probability", "geometry",
+    "precalculus",
+]  # fmt: skip
+Subjects = Annotated[abc.Sequence[Subject], EachOnce()]
 _LEVEL: Final = re.compile(r"(?:Level )?([1-5])")
 #: A brace, or an escaped character, such as a brace that is written.
 _BRACE: Final = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -57,6 +66,10 @@ class MathTask(RecordTask):
 
     answer: a MathRule by default, for which `50\%` is 50: most references leave the sign out.
     prompt, form, shots: as of GSM8KTask.
+    levels: only problems of these levels, from easy (1) to hard (5). subjects: only problems whose `subject` (or
+    `type`) is one of these. Problems that do not say theirs are left out with the others. limit: the first problems
+    only, of those that are left. Raises DataError as RecordTask does, and where no problem is left; InputError for
+    another level or subject.
     """
 
     name = "math"
@@ -71,12 +84,38 @@ class MathTask(RecordTask):
         form: Form = "chat",
         answer: Rule | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
+        levels: FiveLevels | None = None,
+        subjects: Subjects | None = None,
         limit: Count | None = None,
     ) -> None:
+        self._levels = chosen("levels", levels, range(1, 6))
+        self._subjects = chosen("subjects", subjects, get_args(Subject))
         self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
         self.stop, self.mark = self._asking.stops, self._asking.mark
         rule = math_rule() if answer is None else answer_rule(answer)
         super().__init__(source, answer=self._asking.answer(rule), limit=limit)
+
+    def _records(self) -> Iterator[tuple[int, Record | DataError]]:
+        had: set[tuple[int | None, str]] = set()
+        for number, record in super()._records():
+            if isinstance(record, DataError):
+                yield number, record
+                continue
+            had.add(kind := (_level(record.get("level")), _subject(record)))
+            if self._wanted(*kind):
+                yield number, record
+        if had and not any(self._wanted(*kind) for kind in had):
+            levels = sorted({level for level, _ in had if level is not None})
+            subjects = sorted({subject for _, subject in had if subject})
+            raise DataError(
+                f"{str(self.source)!r} has no problem of these levels and subjects; it has levels "
+                f"{', '.join(map(str, levels)) or '(none)'} and subjects {', '.join(subjects) or '(none)'}"
+            )
+
+    def _wanted(self, level: int | None, subject: str) -> bool:
+        return (self._levels is None or level in self._levels) and (
+            self._subjects is None or subject in self._subjects
+        )
 
     def problem(self, record: Record, number: int) -> Problem:
         asked = question(record, "problem", "question", "Problem").strip()
@@ -113,10 +152,29 @@ def last_box(solution: str) -> str | None:
     return None
 
 
+def chosen(name: str, given: abc.Sequence[Any] | None, known: abc.Sequence[Any]) -> tuple[Any, ...] | None:
+    """What is chosen of what there is, each once; None for all. InputError for anything else."""
+    if given is None:
+        return None
+    try:
+        values = EachOnce.check(tuple(given))
+    except ValueError as error:
+        raise InputError(f"{name}={list(given)!r}: {error}") from None
+    if unknown := [one for one in values if isinstance(one, bool) or one not in known]:
+        raise InputError(f"{name}={list(given)!r}: {unknown[0]!r} is none of {', '.join(map(str, known))}")
+    return tuple(values)
+
+
 def _level(value: object) -> int | None:
     """1 to 5; None where it is unknown, as for `Level ?`."""
     match = _LEVEL.fullmatch(str(value))
     return int(match[1]) if match else None
+
+
+def _subject(record: Record) -> str:
+    """As it is called here: `counting_and_probability` of `Counting & Probability`; empty where it is unknown."""
+    given = next((record[name] for name in ("subject", "type") if record.get(name) is not None), "")
+    return str(given).strip().lower().replace("&", "and").replace(" ", "_")
 
 
 def math_rule() -> AnswerRule:

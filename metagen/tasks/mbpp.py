@@ -6,23 +6,26 @@ import ast
 import json
 import re
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import ClassVar, Final
 
 from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import CodeTask, Grader, Until, code_tests
-from metagen.tasks.records import Hub, Record, Source, field, question, text
-from metagen.tasks.template import Asking, Form, Turns, Wording
+from metagen.tasks.records import Hub, Record, Source, field, question, records, text
+from metagen.tasks.template import SHOWN, Asking, Form, Turns, Wording
 from metagen.values import Amount, Count, Switch
+from metagen.verifiers.code.definitions import Definitions
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
 from metagen.verifiers.source import parsed
 
+ASKED: Final = (
+    "{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
+    "Answer with Python code, in one code block."
+)
 ASKING: Final = Asking(
-    turns=Turns(
-        "{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
-        "Answer with Python code, in one code block."
-    ),
+    turns=Turns(ASKED),
     example="Task: {question}\nTests:\n{tests}\nCode:\n```python\n",
     shots=(
         {
@@ -45,7 +48,11 @@ ASKING: Final = Asking(
         },
     ),
     stop="```",
+    asked=ASKED,
+    answered="```python\n{solution}",
 )  # fmt: skip
+#: The tasks that the paper's prompt shows as worked examples.
+EXAMPLES: Final = ("2", "3", "4")
 _CALLED: Final = re.compile(r"\b(\w+)\s*\(")
 
 
@@ -55,8 +62,11 @@ class MBPPTask(CodeTask):
     shown: how many of the assertions the prompt shows, as public tests; all are hidden tests. The published protocol
     shows three of three, which makes a verifier that runs public tests an oracle in all but name: with 1, it is honest.
     challenge: test by `challenge_test_list` as well. prompt (with a place for {tests}, too), form, shots (`question`,
-    `tests`, `solution`): as of GSM8KTask. Raises DataError as RecordTask does, InputError for a negative `shown` or an
-    unknown form.
+    `tests`, `solution`): as of GSM8KTask.
+    examples: a file of the data set in which the paper's three worked examples stand, tasks 2, 3 and 4; `few_shot` and
+    `few_shot_chat` show them in place of the task's own, and do not ask them.
+    What a model writes below its function to try it (`print`, `assert`) is no part of the program. Raises DataError as
+    RecordTask does, InputError for a negative `shown` or an unknown form.
     """
 
     name = "mbpp"
@@ -72,15 +82,24 @@ class MBPPTask(CodeTask):
         challenge: Switch = False,
         program: ProgramRule | None = None,
         grader: Grader | None = None,
+        examples: str | Path | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
         limit: Count | None = None,
     ) -> None:
         if shown < 0:
             raise InputError(f"shown={shown!r}: expected how many tests the prompt shows, at least 0")
         self._shown, self._challenge = shown, challenge
+        self._left_out = EXAMPLES if examples is not None else ()
+        if examples is not None:
+            if shots is not None or form not in SHOWN:
+                raise InputError(
+                    f"examples={str(examples)!r} are those of form few_shot and few_shot_chat, in place of shots, and "
+                    f"form={form!r}{' with shots' if shots is not None else ''}; leave one of them out"
+                )
+            shots = read_examples(examples, shown)
         asking = ASKING.adapt("question", "tests", prompt=prompt, form=form, shots=shots)
         self.stop = asking.stops
-        usual: ProgramRule = FencedProgram()
+        usual: ProgramRule = Definitions(FencedProgram())
         if form == "few_shot":
             usual = Until(usual, asking.stop)
         super().__init__(source, asking=asking, program=program or usual, grader=grader, limit=limit)
@@ -96,14 +115,44 @@ class MBPPTask(CodeTask):
         used = _other_names(solution, (setup, *tests), names)
         more = _tests(record, "challenge_test_list") if self._challenge else ()
         shown = tests[: self._shown]
-        values = {
-            "question": asked,
-            "tests": "\n".join(shown) or f"# of {', '.join(names) or 'your function'}",
-        }
+        values = {"question": asked, "tests": _shown(shown, names)}
         prompt = self._asking.prompt(
             f"mbpp/{text(record, 'task_id')}", values, code_tests(shown, setup, names, used)
         )
         return Problem(prompt, json.dumps(code_tests([*tests, *more], setup, names, used)))
+
+    def _records(self) -> Iterator[tuple[int, Record | DataError]]:
+        for number, record in super()._records():
+            if isinstance(record, DataError) or str(record.get("task_id")) not in self._left_out:
+                yield number, record
+
+
+def read_examples(path: str | Path, shown: int) -> list[dict[str, str]]:
+    """The worked examples of the paper's prompt, out of a file of the data set, as `shots`.
+
+    shown: so many of their tests are shown. Raises DataError where one is missing, or has no `code`.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for number, record in records(path):
+        if (name := str(record.get("task_id"))) in EXAMPLES:
+            try:
+                asked, code = question(record, "text", "prompt").strip(), text(record, "code").strip()
+                tests = _tests(record, "test_list")
+            except DataError as error:
+                raise DataError(f"{path}:{number}: {error}") from None
+            shots = _shown(tests[:shown], _entry_points(code, tests))
+            found[name] = {"question": asked, "tests": shots, "solution": f"{code.replace(chr(13), '')}\n```"}
+    if missing := [name for name in EXAMPLES if name not in found]:
+        raise DataError(
+            f"{str(path)!r} has no task {missing[0]}; the worked examples are tasks {', '.join(EXAMPLES)}, which are "
+            "in the data set's whole file and in its split `prompt`"
+        )
+    return [found[name] for name in EXAMPLES]
+
+
+def _shown(tests: abc.Sequence[str], names: abc.Sequence[str]) -> str:
+    """What a prompt shows of a problem's tests; without any, what they call."""
+    return "\n".join(tests) or f"# of {', '.join(names) or 'your function'}"
 
 
 def _definitions(code: str) -> set[str]:

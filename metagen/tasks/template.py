@@ -139,7 +139,8 @@ class Asking:
     turns: of the chat. example: one problem of the few-shot text, which ends where the solution begins.
     shots: values of the fields for each example, and its `solution`. stop: the text behind a solution in the few-shot
     text; a generator that ends there saves tokens, and what comes after it is never read. form: in which it asks.
-    asked: the user's turns where examples are turns of a chat; None for tasks whose examples cannot be.
+    asked: the user's turns where examples are turns of a chat; None for tasks whose examples cannot be. answered: the
+    assistant's turns there. head: what the few-shot text says before its examples.
     """
 
     turns: Turns
@@ -148,6 +149,8 @@ class Asking:
     stop: str
     form: Form = "chat"
     asked: str | None = None
+    answered: str = "{solution}"
+    head: str = ""
 
     def adapt(
         self,
@@ -191,14 +194,18 @@ class Asking:
     def prompt(self, name: str, values: Mapping[str, str], public: Mapping[str, Any] | None = None) -> Prompt:
         """The prompt of a problem with this id."""
         if self.form == "few_shot_chat" and self.asked is not None:
-            question = Template(self.asked)
-            examples = tuple((question.fill(shot), shot["solution"].strip()) for shot in self.shots)
+            question, answer = Template(self.asked), Template(self.answered)
+            examples = tuple(
+                (question.fill(shot), answer.fill({"solution": shot["solution"].strip()}))
+                for shot in self.shots
+            )
             return Turns(self.asked, shots=examples).prompt(name, "chat", values, public)
         if self.form == "chat" or self.form == "text" or self.form == "auto":
             return self.turns.prompt(name, self.form, values, public)
         example = Template(self.example)
+        head = [self.head] if self.head else []
         shots = [example.fill(shot) + shot["solution"] for shot in self.shots]
-        return Prompt(name, text="\n\n".join([*shots, example.fill(values)]), public=public or {})
+        return Prompt(name, text="\n\n".join([*head, *shots, example.fill(values)]), public=public or {})
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -11,16 +11,12 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects
 from metagen.verifiers.base import Answer
+from metagen.verifiers.cues import BOX, CUE, DENIED, OPTION, TAIL, cleaned
 from metagen.verifiers.pattern import PatternRule
 
 LETTERS: Final = "two or more different letters or digits, such as 'ABCDE'"
-#: Only so much of a long text, counted from its end, is looked at.
-TAIL: Final = 20_000
 MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
 
-#: Stands for the beginning of a box in a cleaned text.
-_BOX: Final = "\x01"
-_OPTION: Final = r"(?:option|choice|alternative|letter)"
 _NUMBERS: Final = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _ORDINALS: Final = [
     "first",
@@ -55,31 +51,9 @@ _PLACES = {
 _PLACES |= {"1st": 0, "2nd": 1, "3rd": 2, "alfa": 0, "juliet": 9}
 _PLACES |= {f"{place + 1}th": place for place in range(3, 10)}
 _NAMED: Final = re.compile(
-    rf"[\s*_$(\"]*(?:the\s+)?(?:{_OPTION}\s*(?:number\s*|no\.?\s*|\#\s*)?"
+    rf"[\s*_$(\"]*(?:the\s+)?(?:{OPTION}\s*(?:number\s*|no\.?\s*|\#\s*)?"
     rf"(?P<after>{'|'.join((*_NUMBERS, *_SPOKEN, 'alfa', 'juliet', '10', '[1-9]'))})"
-    rf"|(?P<before>{'|'.join(_ORDINALS)}|1st|2nd|3rd|[4-9]th|10th)\s*(?:{_OPTION}|answer))(?![^\W_])",
-    re.IGNORECASE,
-)
-_GOOD: Final = r"(?:final|(?<!in)correct|right|best|my|our|chosen|selected|most\s*\w{1,20})"
-#: What announces an answer; what it announces follows.
-_CUE: Final = re.compile(
-    rf"""(?:
-      (?:(?:{_GOOD}\s*){{0,3}}(?:answer(?:\s*{_OPTION})?|\bans\b\.?)|(?:{_GOOD}\s*){{1,3}}(?:{_OPTION}|response))
-      (?:\s*\b(?:to|for|of)\s[^.\n:?]{{0,80}}?)?
-      (?:\s*(?:is|are|would\s*be|must\s*be|should\s*be|will\s*be)
-         (?:\s*(?:therefore|thus|then|clearly|simply|just|indeed|most\s*likely|probably|likely)\b)*
-        |[\s*_]*[:=：]|\s+[-–—](?=\s))
-      | \#\#\#\# | <answer> | ^[ \t]*A[ \t]*:
-      | \b(?:I|we)(?:\s+would|\s+will|['’]d|['’]ll)?\s+(?:choose|pick|select|go\s+with|opt\s+for)
-      | \b(?:antwort|respuesta|réponse|resposta|risposta|ответ)\b(?:\s+\w{{1,20}}){{0,2}}?
-        \s*(?:\b(?:ist|es|est|é|è)\b|[:：])
-      | 答案|答え|정답
-    )[\s*_]*[:：=是为選选は은]*""",
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
-)
-#: Before a cue: what it announces is no answer.
-_DENIED: Final = re.compile(
-    r"(?:wrong|incorrect|false|worst|other|another|not|n['’]t|tempting|initial|previous|student['’]?s?)\s*$",
+    rf"|(?P<before>{'|'.join(_ORDINALS)}|1st|2nd|3rd|[4-9]th|10th)\s*(?:{OPTION}|answer))(?![^\W_])",
     re.IGNORECASE,
 )
 #: In the sentence of a cue: a letter that it names in passing may be another one's.
@@ -117,11 +91,6 @@ _SAID: Final = re.compile(
     r"|(?:isnot|doesnot)",
     re.IGNORECASE,
 )
-_LATEX: Final = re.compile(
-    r"\\(?:text[a-z]*|math[a-z]+|mbox|operatorname|rm|bf|it|sf|tt)\b\s*|\\[,;:! ]|\\q?quad\b|~|\{"
-)
-_BOXED: Final = re.compile(r"\\(?:boxed|fbox)\s*")
-_DELIMITER: Final = re.compile(r"\\[()\[\]]")
 #: Dressing before and behind a letter; bounded, so that a text full of it takes no longer.
 _OPEN, _CLOSE, _SPACE = r"[\s*_`\"“'‘$(\[]{0,16}", r"[)\]}*_`\"”'’$.]{0,16}", r"[ \t]{0,16}"
 
@@ -149,28 +118,28 @@ class ChoiceRule(PatternRule):
             raise InputError(f"letters={letters!r}: expected {LETTERS}")
         self._letters = letters.upper()
         one = f"[{self._letters}{self._letters.lower()}]"
-        optional = rf"(?:the\s+)?(?:{_OPTION}\s*[:#]?)?"
+        optional = rf"(?:the\s+)?(?:{OPTION}\s*[:#]?)?"
         self._one = re.compile(rf"{_OPEN}{optional}{_OPEN}({one})(?![^\W_])", re.IGNORECASE)
         self._list = re.compile(
             rf"{_OPEN}(?:either|both)?\s*{optional}{_OPEN}({one}){_CLOSE}\s*(?:,|/|&|\+|\band\b|\bor\b)"
-            rf"(?:\s*(?:and|or)\b)?\s*{_BOX}?{optional}{_OPEN}({one})(?![^\W_])(?=\s+(?:is|are)\b|\W*(?:\Z|\n|[,.;/&)\]}}]|and\b|or\b))",
+            rf"(?:\s*(?:and|or)\b)?\s*{BOX}?{optional}{_OPEN}({one})(?![^\W_])(?=\s+(?:is|are)\b|\W*(?:\Z|\n|[,.;/&)\]}}]|and\b|or\b))",
             re.IGNORECASE,
         )
         self._aside = re.compile(
             rf"(?<!\w)[([]({one})[)\]](?=[\s.*]*(?:\Z|\n|[.,]))"
-            rf"|(?:,|which\s+is|that\s+is|i\.e\.,?|namely|corresponds\s+to)\s*(?:the\s+)?{_OPTION}\s+{_OPEN}({one})(?![^\W_])",
+            rf"|(?:,|which\s+is|that\s+is|i\.e\.,?|namely|corresponds\s+to)\s*(?:the\s+)?{OPTION}\s+{_OPEN}({one})(?![^\W_])",
             re.IGNORECASE,
         )
         self._right = re.compile(
-            rf"(?:(?i:{_STATED})[*_\"$]*[([]*|(?i:{_OPTION})\s+[*_\"$]*[([]*|[([])([{self._letters}])(?![^\W_])",
+            rf"(?:(?i:{_STATED})[*_\"$]*[([]*|(?i:{OPTION})\s+[*_\"$]*[([]*|[([])([{self._letters}])(?![^\W_])",
             re.MULTILINE,
         )
         self._so = re.compile(
-            rf"\b(?:therefore|thus|hence|so)[,:]?\s(?={_OPEN}(?:{_OPTION}\s)?{_OPEN}{one}[)\]*$!.]*[ \t]*(?:\n|\Z))",
+            rf"\b(?:therefore|thus|hence|so)[,:]?\s(?={_OPEN}(?:{OPTION}\s)?{_OPEN}{one}[)\]*$!.]*[ \t]*(?:\n|\Z))",
             re.IGNORECASE,
         )
         self._line = re.compile(
-            rf"^{_SPACE}[*_`\"“$(\[]{{0,8}}{_OPTION}?{_SPACE}[*_`\"“$(\[]{{0,8}}({one})(?:"
+            rf"^{_SPACE}[*_`\"“$(\[]{{0,8}}{OPTION}?{_SPACE}[*_`\"“$(\[]{{0,8}}({one})(?:"
             rf"(?P<pure>[)\]}}*_`\"”$.:]{{0,16}}{_SPACE})$"
             rf"|(?:[)\].:]+[*_$}}]*|[*_`}}]+(?=\s)|[ \t]+[-–—](?=\s))[ \t]*(?P<text>\S.*)$)",
             re.IGNORECASE | re.MULTILINE,
@@ -194,7 +163,7 @@ class ChoiceRule(PatternRule):
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
-        text = _cleaned(text[-TAIL:])
+        text = cleaned(text[-TAIL:])
         for source in (self._boxed, self._announced, self._called_right, self._leading):
             if (answer := source(text, ended)) is not None:
                 return answer
@@ -218,7 +187,7 @@ class ChoiceRule(PatternRule):
 
     def _boxed(self, text: str, ended: bool) -> Answer | None:
         """In the last box that holds letters; in two that a comma, `and` or `or` joins, there are several."""
-        boxes = [box.end() for box in re.finditer(_BOX, text)]
+        boxes = [box.end() for box in re.finditer(BOX, text)]
         for place in reversed(range(len(boxes))):
             if (answer := self._at(text, boxes[place], ended)) is not None:
                 before = self._list.match(text, boxes[place - 1]) if place else None
@@ -230,9 +199,7 @@ class ChoiceRule(PatternRule):
     def _announced(self, text: str, ended: bool) -> Answer | None:
         """After the last announcement, or in a line that is a letter and stands below it."""
         cues = [
-            c.end()
-            for c in _CUE.finditer(text)
-            if not _DENIED.search(text, max(0, c.start() - 20), c.start())
+            c.end() for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())
         ]
         cues = sorted([*cues, *(c.end() for c in self._so.finditer(text))])
         for cue in reversed(cues):
@@ -286,14 +253,6 @@ def _agreed(letters: Iterator[str] | list[str]) -> Answer | None:
     if len(found) > 1:
         return SEVERAL
     return next((Answer(written, key) for key, written in found.items()), None)
-
-
-def _cleaned(text: str) -> str:
-    """Without a thought, and without LaTeX but for the beginnings of boxes."""
-    text = text.rpartition("</think>")[2]
-    if "\\" not in text and "{" not in text:
-        return text
-    return _LATEX.sub("", _DELIMITER.sub("$", _BOXED.sub(_BOX, text)))
 
 
 def _ends(text: str, at: int, letter: str) -> bool:

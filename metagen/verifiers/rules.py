@@ -19,6 +19,7 @@ RULES: Final[Mapping[str, str]] = {
     "math": "metagen.verifiers.math:MathRule",
     "text": "metagen.verifiers.text:TextRule",
     "choice": "metagen.verifiers.choice:ChoiceRule",
+    "word": "metagen.verifiers.word:WordRule",
     "literal": "metagen.verifiers.literal:LiteralRule",
     "recorded": "metagen.verifiers.recorded_answers:RecordedRule",
     "verdicts": "metagen.verifiers.verdict_classes:VerdictRule",

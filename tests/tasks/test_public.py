@@ -238,6 +238,61 @@ def test_math_as_published(written: Callable[..., Path]) -> None:
     assert graded(task, problems[0], r"\boxed{0.5}", r"\boxed{2}") == [1, 0]
 
 
+SUBJECTS = ["Algebra", "Counting & Probability", "Geometry", "Algebra", None]
+LEVELS = ["Level 1", 2, "3", 5, "Level ?"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [({}, [0, 1, 2, 3, 4]), ({"levels": [1, 2]}, [0, 1]), ({"levels": (5, 1)}, [0, 3]),
+     ({"subjects": ["algebra"]}, [0, 3]), ({"subjects": ["counting_and_probability", "geometry"]}, [1, 2]),
+     ({"levels": [1, 2, 3], "subjects": ["algebra", "geometry"]}, [0, 2]),
+     ({"levels": [1, 2, 3, 4, 5], "limit": 2}, [0, 1]), ({"levels": [2, 3], "limit": 1}, [1])],
+)  # fmt: skip
+def test_math_by_level_and_subject(
+    options: dict[str, Any], kept: list[int], written: Callable[..., Path]
+) -> None:
+    """Ids and the order stay; the limit counts what is left."""
+    pairs = list(zip(LEVELS, SUBJECTS, strict=True))
+    # Both names of the field: that of MATH-500, and that of the whole data set.
+    rows = [
+        {"problem": f"{i}?", "answer": "2", "level": level, "type" if i % 2 else "subject": subject}
+        for i, (level, subject) in enumerate(pairs)
+    ]
+    task = MathTask(written(*rows), **options)
+    assert [problem.id for problem in task.problems()] == [f"math/{i}" for i in kept]
+
+
+def test_levels_and_subjects_are_checked(written: Callable[..., Path]) -> None:
+    path = written(*({"problem": f"{i}?", "answer": "2", "level": i, "type": "Algebra"} for i in (4, 5)))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"levels": [0]}, r"levels=\[0\]: 0 is none of 1, 2, 3, 4, 5"),
+        ({"levels": [1, 1]}, r"levels=\[1, 1\]: 1 is given more than once"),
+        ({"levels": []}, r"levels=\[\]: expected at least one"),
+        ({"levels": [True]}, r"levels=\[True\]: True is none of"),
+        ({"subjects": ["algbra"]}, r"'algbra' is none of prealgebra, algebra, intermediate_algebra"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(InputError, match=message):
+            MathTask(path, **options)
+    with pytest.raises(
+        DataError, match=r"no problem of these levels .* has levels 4, 5 and subjects algebra"
+    ):
+        MathTask(path, levels=[1, 2])
+    with pytest.raises(InputError, match="AIMETask: got an unexpected keyword argument 'levels'"):
+        AIMETask(path, levels=[1])  # type: ignore[call-arg]  # no problem of AIME has a level
+    path.write_text('{"problem": ')
+    with pytest.raises(DataError, match="not JSON"):
+        MathTask(path, levels=[1, 2])
+
+
+def test_all_levels_of_math_500() -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"there are no data at {SHARED}")
+    counts = [len(list(MathTask(SHARED / "math500.jsonl", levels=[n]).problems())) for n in range(1, 6)]
+    assert counts == [43, 90, 105, 128, 134]
+
+
 @pytest.mark.parametrize(
     ("text", "box"),
     [(r"\boxed{a} then \boxed{\frac{1}{2}}.", r"\frac{1}{2}"), (r"\boxed{a} \boxed{open", "a"), ("none", None),

@@ -57,6 +57,7 @@ from metagen.verifiers.utility.token_f1 import TokenF1
 from metagen.verifiers.verdict_classes import VerdictRule
 from metagen.verifiers.votes_only import VotesOnly
 from metagen.verifiers.with_thought import WithThought
+from metagen.verifiers.word import WordRule
 
 TOKENS = ("<step>", "<+>", "<->", "+", "-", "\n", " Yes", " No", " A", " B", *" 12345abcdefg?:()/", "<end>")
 
@@ -153,6 +154,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "text, folded": lambda: TextRule(r"is (.*)", fold_case=True, fold_blanks=True),
     "choice": ChoiceRule,
     "choice of letters": lambda: ChoiceRule(r"is (.*)", letters="abc"),
+    "word": WordRule,
+    "word of three": lambda: WordRule(r"is (.*)", words=["yes", "no", "perhaps"]),
     "literal": LiteralRule,
     "literal arguments": lambda: LiteralRule(r"is (.*)", arguments=True),
     "recorded rule": lambda: RecordedRule(RULE),
@@ -223,6 +226,8 @@ RECORDED: dict[str, str] = {
     "text, folded": "7affbbb5bbaba22f3300d223b9562a93",
     "choice": "ee74913130cbcc1be2b31e282eda03a5",
     "choice of letters": "7a21d8b8721df8fb6440bd051d77ec85",
+    "word": "c093c31d92216658be8375c3309dff06",
+    "word of three": "fa6c02b7124357772269e1187b9cb513",
     "literal": "de62e6acbe1cba70533d1c9dfe18fdd3",
     "literal arguments": "c7e7d76771b1628c8ad3daf59c38d079",
     "recorded rule": "4b40a8f7ccb7a0754b876f4b9fcccfee",

@@ -150,6 +150,8 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "gsm8k": "metagen.tasks.gsm8k:GSM8KTask",
         "svamp": "metagen.tasks.word_problems:SVAMPTask",
         "asdiv": "metagen.tasks.word_problems:ASDivTask",
+        "mawps": "metagen.tasks.word_problems:MAWPSTask",
+        "bbh": "metagen.tasks.bbh.task:BBHTask",
         "math": "metagen.tasks.math_dataset:MathTask",
         "aime": "metagen.tasks.aime:AIMETask",
         "humaneval": "metagen.tasks.humaneval:HumanEvalTask",

@@ -262,7 +262,7 @@ def _unread(found: Audited) -> Iterator[str]:
     examples = "; ".join(map(str, found.unread))
     doubt = counts.unread >= DOUBTFUL * (counts.samples - counts.empty - counts.cut)
     remedy = (
-        ". Name a rule that reads them (answer: math, number, text, choice, literal), or say where answers stand "
+        ". Name a rule that reads them (answer: math, number, text, choice, word, literal), or say where answers stand "
         "(pattern)"
         if doubt
         else ""

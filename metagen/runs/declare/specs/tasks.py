@@ -11,6 +11,7 @@ from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.runs.declare.specs.values import MadeSpec, valued
 from metagen.tasks.records import Hub
+from metagen.tasks.template import SHOWN
 from metagen.values import Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import answer_rule
@@ -129,7 +130,34 @@ class SolutionsSpec(PublicSpec):
         return answer
 
 
-class MBPPSpec(PublicPromptSpec, SourceSpec):
+class ExamplesSpec(PublicPromptSpec):
+    """A public data set whose published worked examples stand in a file. examples: the file."""
+
+    examples: FileName | None = None
+
+    @model_validator(mode="after")
+    def _shown(self) -> Self:
+        if self.examples is not None and self.form not in SHOWN:
+            raise ValueError(
+                f"form: {self.form} shows no examples; give few_shot or few_shot_chat, or leave examples out"
+            )
+        return self
+
+
+class BBHSpec(ExamplesSpec, SolutionsSpec):
+    """A sub-task of BIG-Bench Hard."""
+
+    @model_validator(mode="after")
+    def _has_examples(self) -> Self:
+        if self.form in SHOWN and self.examples is None:
+            raise ValueError(
+                f"form: {self.form} shows worked examples; give examples, the file of the sub-task's, such as "
+                "cot-prompts/word_sorting.txt of the data set's repository"
+            )
+        return self
+
+
+class MBPPSpec(ExamplesSpec, SourceSpec):
     """MBPP."""
 
     places = ("question", "tests")

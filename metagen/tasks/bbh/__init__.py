@@ -1,0 +1,1 @@
+"""BIG-Bench Hard: 27 sub-tasks, each with answers of one form."""

@@ -1,0 +1,161 @@
+"""Answers that are one of a few words, such as yes and no, however a model announces and dresses them."""
+
+from __future__ import annotations
+
+import re
+from collections import abc
+from typing import Annotated, Final
+
+from annotated_types import MinLen
+
+from metagen.errors import InputError
+from metagen.parts import part
+from metagen.sequence import digest
+from metagen.values import Expects, Filled
+from metagen.verifiers.base import Answer
+from metagen.verifiers.cues import BOX, CUE, DENIED, TAIL, cleaned
+from metagen.verifiers.pattern import PatternRule
+
+WORDS: Final = "two or more different words, such as [yes, no]"
+MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
+#: Dressing before and behind a word; bounded, so that a text full of it takes no longer.
+_OPEN, _CLOSE = r"[\s*_`\"“”'‘’$(\[>–—-]{0,16}", r"[)\]}*_`\"”'’$]{0,16}"
+#: Where a word ends that is an answer, and not the beginning of a phrase such as `no way`.
+_ENDS: Final = rf"(?!\w|['’-]\w){_CLOSE}(?=\s*(?:\Z|\n|[.,;:!?\x01]|</)|\s*[–—-]\s|\s+\()"
+#: What may follow a word that begins a sentence about it.
+_GOES_ON: Final = (
+    rf"(?!\w|['’-]\w){_CLOSE}(?=\s+(?:because|since|as|given|if|it|they|you|he|she|we|i|this|that|the)\b)"
+)
+_HARDLY: Final = r"(?:(?:\w{1,16}ly|therefore|thus|hence|indeed|just|also|a|an)\s+){0,3}"
+_STATES: Final = r"(?:\b(?:is|are|was|were|be|becomes|remains|to|as|therefore|thus|hence|so)\b,?|=+>?|[→⇒:])"
+
+
+@part
+class WordRule(PatternRule):
+    r"""Reads one of a few words: `Yes, because …`, `**Yes**`, `The answer is: yes.`, `\boxed{\text{Yes}}`, `"yes"`.
+
+    The word stands, the first of these that there is: in the last box; after the last announcement (`the answer is`),
+    or in the rest of its sentence; at the head of the first or last line, where the two do not contradict each other;
+    at the end of a statement in the last line, such as `The argument is valid.` or `A = not True = False`. Of two
+    words, what `is not` one is the other. A word elsewhere in the text is never an answer.
+
+    words: upper and lower case are the same. pattern: as of `PatternRule`; the word stands in its last match, and
+    nowhere else. Verdicts: `missing` without a word, `ambiguous` for several, `unparsable` for a match of the pattern
+    that holds none. Raises InputError for fewer than two words, or two that are the same.
+    """
+
+    words: Annotated[abc.Sequence[Filled], MinLen(2), Expects(WORDS)] = ("yes", "no")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._words = tuple(word.strip().casefold() for word in self.words)
+        if len(self._words) < 2 or len(set(self._words)) < len(self._words) or not all(self._words):
+            raise InputError(f"words={list(self.words)!r}: expected {WORDS}")
+        one = "|".join(re.escape(word) for word in sorted(self._words, key=len, reverse=True))
+        word = rf"(?P<word>(?<!\w)(?:{one}))"
+        denied = r"(?P<denied>(?:\bnot|n['’]t|\bnever)\s+)?"
+        flags = re.IGNORECASE
+        self._at = re.compile(rf"{_OPEN}{denied}{_HARDLY}{_OPEN}{word}(?!\w|['’-]\w)", flags)
+        self._either = re.compile(
+            rf"{_CLOSE}\s*(?:,\s*)?(?:/|or\b|and\b)\s*{_OPEN}(?P<other>{one})(?!\w)", flags
+        )
+        self._head = re.compile(
+            rf"{_OPEN}(?P<so>(?:so|therefore|thus|hence)\b,?\s*)?{_OPEN}{word}(?:{_ENDS}|{_GOES_ON})", flags
+        )
+        self._stated = re.compile(
+            rf"(?:{_STATES}|(?P<isnot>\b(?:is|are|was|were)(?:n['’]t|\s+not)\b))\s*{denied}{_HARDLY}{_OPEN}{word}{_ENDS}",
+            flags,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("word rule", self.pattern or "", *self._words).hex()
+
+    def canonical(self, answer: str) -> str | None:
+        return self._find(answer, True).key
+
+    def answer(self, text: str, ended: bool) -> Answer:
+        if self.pattern is None:
+            return self._find(text, ended)
+        written = self.match(text, ended)
+        if written is None or not written.strip():
+            return MISSING
+        answer = self._find(written, True)
+        return UNREADABLE if answer == MISSING else Answer(written.strip(), answer.key, answer.verdict)
+
+    def _find(self, text: str, ended: bool) -> Answer:
+        """What a text answers, from the first source that says anything."""
+        text = cleaned(text[-TAIL:]).rstrip()
+        for source in (self._boxed, self._announced, self._leading, self._concluded):
+            if (answer := source(text, ended)) is not None:
+                return answer
+        return MISSING
+
+    def _told(self, match: re.Match[str]) -> Answer | None:
+        """The word of a match; of two words, the other one where it is denied."""
+        word, groups = match["word"], match.groupdict()
+        if not (groups.get("denied") or groups.get("isnot")):
+            return Answer(word, word.casefold())
+        if len(self._words) > 2:
+            return None
+        return Answer(f"not {word}", next(one for one in self._words if one != word.casefold()))
+
+    def _here(self, text: str, at: int, ended: bool) -> Answer | None:
+        """The word that stands at a place, if a text that was cut goes on behind it."""
+        match = self._at.match(text, at)
+        if match is None or not (ended or match.end() < len(text)):
+            return None
+        other = self._either.match(text, match.end())
+        return (
+            SEVERAL if other and other["other"].casefold() != match["word"].casefold() else self._told(match)
+        )
+
+    def _boxed(self, text: str, ended: bool) -> Answer | None:
+        boxes = [box.end() for box in re.finditer(BOX, text)]
+        return next((a for at in reversed(boxes) if (a := self._here(text, at, ended)) is not None), None)
+
+    def _announced(self, text: str, ended: bool) -> Answer | None:
+        """After the last announcement that says anything: at once, or in its sentence."""
+        for cue in reversed([c for c in CUE.finditer(text) if not _denied(c)]):
+            if (answer := self._here(text, cue.end(), ended)) is not None:
+                return answer
+            sentence = re.compile(r"[^.\n]{0,200}(?:\.|\n|\Z)").match(text, cue.end())
+            if sentence and (ended or sentence.end() < len(text)):
+                found = self._agreed(self._stated.finditer(sentence[0]))
+                if found is not None:
+                    return found
+        return None
+
+    def _leading(self, text: str, ended: bool) -> Answer | None:
+        """At the head of the first or the last line; a last line that begins with `so` has the last word."""
+        lines = _lines(text, ended)
+        found = [match for line in dict.fromkeys(lines[:1] + lines[-1:]) if (match := self._head.match(line))]
+        if not found:
+            return None
+        if found[-1]["so"]:
+            return self._told(found[-1])
+        return self._agreed(iter(found))
+
+    def _concluded(self, text: str, ended: bool) -> Answer | None:
+        """In the last statement of the last line."""
+        lines = _lines(text, ended)
+        if not lines or any(map(_denied, CUE.finditer(lines[-1]))):
+            return None
+        stated = list(self._stated.finditer(lines[-1]))
+        return self._told(stated[-1]) if stated else None
+
+    def _agreed(self, matches: abc.Iterator[re.Match[str]]) -> Answer | None:
+        """The one word of several mentions; `ambiguous` if they differ."""
+        found = {answer.key: answer for match in matches if (answer := self._told(match)) is not None}
+        return SEVERAL if len(found) > 1 else next(iter(found.values()), None)
+
+
+def _denied(cue: re.Match[str]) -> bool:
+    """Whether it announces what is no answer, such as `the wrong answer is`."""
+    return DENIED.search(cue.string, max(0, cue.start() - 20), cue.start()) is not None
+
+
+def _lines(text: str, ended: bool) -> list[str]:
+    """Lines with a word in them; the last is left out where the text was cut off in it."""
+    lines = text.split("\n")
+    return [line for line in (lines if ended else lines[:-1]) if re.search(r"\w", line)]
