@@ -114,17 +114,17 @@ def look(directory: Path) -> str:
     from metagen.cost import ModelShape
     from metagen.generators.directory import chat_template
     from metagen.generators.models.describe import weight_files
-    from metagen.generators.models.lora import adapter_of, parameters_of
+    from metagen.generators.models.lora import adapter_of, check_shapes, parameters_of
 
     shape = ModelShape.from_config(directory)
-    shapes = []
+    shapes: dict[str, tuple[int, ...]] = {}
     for file in weight_files(directory):
         try:
             with safe_open(file, framework="numpy") as weights:
-                shapes += [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118 - no mapping
+                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118 - no mapping
         except Exception as error:  # noqa: BLE001 - the library has errors of its own
             raise ModelError(f"{file}: not a readable safetensors file ({error}); copy it again") from None
-    held = sum(math.prod(sizes) for sizes in shapes if len(sizes) == 2)
+    held = sum(math.prod(sizes) for sizes in shapes.values() if len(sizes) == 2)
     if held != shape.parameters_total:
         raise ModelError(
             f"{directory}: the weights hold {held:,} parameters in matrices, config.json describes "
@@ -140,5 +140,6 @@ def look(directory: Path) -> str:
         raise ModelError(f"{directory}: the tokenizer has {vocabulary} tokens, the model {shape.vocab}")
     chat = "a chat template" if chat_template(directory) else "no chat template"
     adapter = adapter_of(directory)
+    check_shapes(directory, shapes)
     also = f", an adapter of rank {adapter.rank} ({_count(parameters_of(directory))})" if adapter else ""
     return f"{_count(held)} parameters{also}, weights and tokenizer fit, {chat}"

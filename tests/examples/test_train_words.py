@@ -140,7 +140,7 @@ def test_the_recipe_for_two_steps(
     text = "9 - 4 = 5\nThe answer is 5."
     record["solutions"] = [{"text": text, "count": 1, "values": [1.0, 0.5]}]
     rollouts.write_text(before + json.dumps(record) + "\n")
-    run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
+    assert "eval_loss" in run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
 
     tuning = words("tuning")
     tokenizer = tuning.base()[1]
@@ -154,4 +154,4 @@ def test_the_recipe_for_two_steps(
             assert laid is not None and list(laid.ids) == row["input_ids"]
             assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
             (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
-            assert 0 < score.value < 1 and len(laid.positions) == count
+            assert score.value is not None and 0 < score.value < 1 and len(laid.positions) == count

@@ -67,6 +67,9 @@ def mawps(paths: Sequence[Path], seed: int = 0) -> Iterator[Example]:
     for template, row in rows.items():
         numbers = [Fraction(n) for n in row["Numbers"].split()]
         equation, held_out = row["Equation"].split(), is_held_out(template)
+        published = work_out(equation, numbers)
+        if published is None or published[1] != Fraction(row["Answer"]) or not all(map(decimal, numbers)):
+            continue  # the equation is not that of the answer, or steps would be rounded
         if len(set(numbers)) < len(numbers):  # which of two equal numbers is meant, nobody knows
             continue
         drawn = [numbers, *(varied(numbers, rng) for _ in range(0 if held_out else VARIANTS))]

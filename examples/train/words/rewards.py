@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import torch
@@ -27,28 +28,33 @@ ENTRIES = {
     "metagen": {"kind": "prm", "tag": STEP, "positive": RIGHT, "negative": WRONG, "delimiter": "\n"},
     "metagen_orm": {"kind": "orm", "tag": WHOLE, "positive": RIGHT, "negative": WRONG},
 }
-#: One problem in so many is kept for validation.
+#: One question in so many, its numbers apart, is kept for validation.
 HELD_OUT = 20
 
 
 def rows_of(tokenizer: Any, records: list[dict[str, Any]]) -> list[Row]:
-    """input_ids, and values: at a tag the value of what stands before it, elsewhere `UNREAD`."""
+    """input_ids; values: at a tag that of what stands before it, elsewhere `UNREAD`; weights: how often it came."""
     step, whole = (tokenizer.convert_tokens_to_ids(tag) for tag in (STEP, WHOLE))
     rows = []
     for record in records:
         prompt = ask(tokenizer, record["question"])
         for solution in record["solutions"]:
-            ids, values = list(prompt), [UNREAD] * len(prompt)
-            for line, value in zip(
-                solution["text"].splitlines(keepends=True), solution["values"], strict=True
-            ):
+            ids, values, text = list(prompt), [UNREAD] * len(prompt), solution["text"]
+            for line, value in zip(text.splitlines(keepends=True), solution["values"], strict=True):
                 own = encode(tokenizer, line)
                 ids += [*own, step]
                 values += [UNREAD] * len(own) + [value]
-            rows.append({"input_ids": ids, "values": values})
-            ids = [*prompt, *encode(tokenizer, solution["text"]), whole]
-            rows.append({"input_ids": ids, "values": [UNREAD] * (len(ids) - 1) + [solution["values"][-1]]})
+            all_of_it = [*prompt, *encode(tokenizer, text), whole]
+            outcome = [UNREAD] * (len(all_of_it) - 1) + solution["values"][-1:]
+            for laid, found in ((ids, values), (all_of_it, outcome)):
+                weights = [float(solution["count"])] * len(laid)
+                rows.append({"input_ids": laid, "values": found, "weights": weights})
     return rows
+
+
+def template(record: dict[str, Any]) -> str:
+    """The question without its numbers: the same for one that is asked with others."""
+    return re.sub(r"\d[\d.,]*", "#", record["question"])
 
 
 class RewardTrainer(transformers.Trainer):
@@ -59,11 +65,15 @@ class RewardTrainer(transformers.Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
-        values = inputs.pop("values")
+        values, weights = inputs.pop("values"), inputs.pop("weights")
+        read = values >= 0
         states, output = hidden_states(model, inputs)
         right, wrong = output[list(self.labels)].float()
-        logits = states[values >= 0].float() @ (right - wrong)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, values[values >= 0].float())
+        logits = states[read].float() @ (right - wrong)
+        losses = torch.nn.functional.binary_cross_entropy_with_logits(
+            logits, values[read].float(), reduction="none"
+        )
+        loss = (losses * weights[read]).sum() / weights[read].sum()
         return (loss, {"logits": logits}) if return_outputs else loss
 
 
@@ -75,10 +85,15 @@ def main() -> None:
         tokenizer.convert_tokens_to_ids(WRONG),
     )
     records = [json.loads(line) for line in args.rollouts.read_text(encoding="utf-8").splitlines()]
-    random.Random(args.seed).shuffle(records)
-    kept = max(1, len(records) // HELD_OUT)
-    parts = {"train": rows_of(tokenizer, records[kept:]), "validation": rows_of(tokenizer, records[:kept])}
-    path = fit(RewardTrainer, model, parts, {"input_ids": 0, "values": UNREAD}, args) / "adapter_config.json"
+    groups = sorted({template(record) for record in records})
+    random.Random(args.seed).shuffle(groups)
+    kept = set(groups[: max(1, len(groups) // HELD_OUT)])
+    parts = {
+        "train": rows_of(tokenizer, [record for record in records if template(record) not in kept]),
+        "validation": rows_of(tokenizer, [record for record in records if template(record) in kept]),
+    }
+    fill = {"input_ids": 0, "values": UNREAD, "weights": 0.0}
+    path = fit(RewardTrainer, model, parts, fill, args) / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | ENTRIES, indent=2) + "\n", encoding="utf-8")
 
 

@@ -32,7 +32,7 @@ from metagen.sequence import Sequence as Continued
 #: Problems that are worked on at once, and written down together.
 TOGETHER = 32
 LONGEST = 120
-ANSWER = re.compile(r"The answer is (-?[\d.,]*\d)\.?$")
+ANSWER = re.compile(r"The answer is (-?\d[\d,]*(?:\.\d+)?)\.?$")
 
 
 def is_right(solution: str, reference: str) -> bool:
@@ -45,7 +45,7 @@ def number(text: str) -> Fraction:
 
 
 class Sampler:
-    """Solutions at temperature 1, or another; each call draws anew."""
+    """Solutions, those cut at `LONGEST` tokens among them; each call draws anew."""
 
     def __init__(self, engine: TorchEngine, temperature: float, seed: str) -> None:
         self._engine, self._params, self._random = (
@@ -58,7 +58,7 @@ class Sampler:
         prefix = Continued(Prompt("rollout", messages=(Message("user", question),)), begun)
         seeds = tuple(self._random.getrandbits(62) for _ in range(count))
         done = await self._engine.generate(GenerateRequest(prefix, seeds, self._params, LONGEST))
-        return [begun + sample.text if sample.finish == "eos" else begun for sample in done.samples]
+        return [begun + sample.text for sample in done.samples]
 
 
 def prefixes(solution: str) -> list[str]:
@@ -69,7 +69,7 @@ def prefixes(solution: str) -> list[str]:
 
 async def valued(example: Example, sample: Sampler, samples: int, completions: int) -> dict[str, object]:
     """The problem with its different solutions, and the value of each of their steps."""
-    solutions = [s for s in await sample(example.question, "", samples) if s]
+    solutions = await sample(example.question, "", samples)
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for solution in solutions:
         for prefix in prefixes(solution):
@@ -90,6 +90,15 @@ async def valued(example: Example, sample: Sampler, samples: int, completions: i
             for text, count in distinct.items()
         ],
     }
+
+
+def recorded(path: Path) -> set[str]:
+    """The questions in a file; a last line that was not written to its end is taken out of it."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    if lines and not lines[-1].endswith("\n"):
+        path.write_text("".join(lines[:-1]), encoding="utf-8")
+        del lines[-1]
+    return {json.loads(line)["question"] for line in lines}
 
 
 async def work(args: argparse.Namespace, examples: Sequence[Example], engine: TorchEngine) -> None:
@@ -123,9 +132,9 @@ def main() -> None:
     limits = {"gsm8k": args.gsm8k, "mawps": args.mawps}
     chosen = [e for name, limit in limits.items() for e in [e for e in examples if e.source == name][:limit]]
     random.Random(args.seed).shuffle(chosen)
-    done = len(args.into.read_text(encoding="utf-8").splitlines()) if args.into.exists() else 0
+    done = recorded(args.into)
     with TorchEngine(args.solver, max_batch=128) as engine:
-        asyncio.run(work(args, chosen[done:], engine))
+        asyncio.run(work(args, [e for e in chosen if e.question not in done], engine))
 
 
 if __name__ == "__main__":

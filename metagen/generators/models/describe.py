@@ -164,10 +164,10 @@ def model_fingerprint(directory: Path, weights: str, dtype: str, tokenizer: Toke
 def weights_digest(directory: Path) -> str:
     """SHA-256 over the files of the weights, as engines name them."""
     h = sha256()
-    adapter = directory / lora.WEIGHTS
-    for file in (*weight_files(directory), *([adapter, directory / lora.CONFIG] if adapter.exists() else ())):
+    for file in weight_files(directory):
         with file.open("rb") as stream:
             h.update(hashlib.file_digest(stream, "sha256").digest())
+    h.update(lora.digest_of(directory).encode())
     return h.hexdigest()
 
 

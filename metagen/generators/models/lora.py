@@ -5,8 +5,10 @@ An adapter adds scale · B A to a matrix of its base, which stays as it is. `ada
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -37,7 +39,18 @@ PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "target_parameters": (None, []),
     "rank_pattern": (None, {}),
     "alpha_pattern": (None, {}),
+    "use_qalora": (None, False),
+    "use_bdlora": (None, False, {}),
+    "arrow_config": (None,),
+    "kasa_config": (None,),
+    "monteclora_config": (None,),
+    "velora_config": (None,),
 }
+#: Files by which texts become tokens; an adapter that has some of its own was trained with these.
+TOKENIZER: Final = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
 #: Beginnings of the names of initialisations that take something out of the base.
 CHANGING: Final = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
@@ -59,17 +72,36 @@ def base_of(adapter: Path) -> str:
     return base
 
 
+def is_adapter(directory: Path) -> bool:
+    """Whether a directory holds an adapter and no whole model."""
+    weights = {file.name for file in directory.glob("*.safetensors")} - {WEIGHTS}
+    return (directory / CONFIG).is_file() and not weights
+
+
+def files_of(adapter: Path) -> list[Path]:
+    """The files of an adapter that change what is computed. ModelError if one is missing."""
+    for name in FILES:
+        if not (adapter / name).is_file():
+            raise ModelError(f"{adapter}: no {name}; copy the adapter whole, as peft saves it")
+    return [adapter / name for name in (*FILES, *TOKENIZER) if (adapter / name).is_file()]
+
+
 def join(base: Path, adapter: Path, into: Path) -> None:
-    """Fill a directory with a base's files and an adapter's, as links where nothing differs."""
+    """Fill a directory with an adapter's files, and links to its base's."""
+    own_files = files_of(adapter)
+    left = {"config.json", "metagen.json", *(file.name for file in own_files)}
+    if any((adapter / name).is_file() for name in TOKENIZER):
+        left |= set(TOKENIZER)
     for file in base.iterdir():
-        if file.name not in ("config.json", "metagen.json") and file.is_file():
-            (into / file.name).symlink_to(file.resolve())
+        if file.name not in left and file.is_file():
+            (into / file.name).symlink_to(file.absolute())
+    for file in own_files:
+        shutil.copyfile(file, into / file.name)
     own = read_json(adapter / CONFIG)
     config = read_json(base / "config.json")
     config |= {name: own[name] for name in ENTRIES if name in own}
     _write(into / "config.json", config)
     _write(into / CONFIG, own | {"base_model_name_or_path": str(base)})
-    (into / WEIGHTS).symlink_to((adapter / WEIGHTS).resolve())
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
@@ -106,22 +138,63 @@ def adapter_of(directory: Path) -> Adapter | None:
                 "adapter into its base with peft (merge_and_unload), and give the merged model"
             )
     begun = config.get("init_lora_weights")
-    if isinstance(begun, str) and begun.startswith(CHANGING):
+    if isinstance(begun, str) and begun.lower().startswith(CHANGING):
         raise UnsupportedError(
             f"{path}: init_lora_weights={begun!r} changed the base's own weights when training began; convert the "
             "adapter with peft (path_initial_model_for_weight_conversion of save_pretrained), or merge the two"
         )
     rank, alpha = config.get("r"), config.get("lora_alpha")
-    if not isinstance(rank, int) or rank < 1 or not isinstance(alpha, int | float):
+    numbers = not isinstance(rank, bool) and isinstance(rank, int) and isinstance(alpha, int | float)
+    if not numbers or rank < 1 or not math.isfinite(alpha):
         raise ModelError(f"{path}: r={rank!r}, lora_alpha={alpha!r}, expected numbers > 0; mend the fields")
     return Adapter(directory, rank, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
 
 
-def parameters_of(directory: Path) -> int:
-    """Numbers in the matrices of the adapter in a model directory; 0 if it has none."""
-    if not (directory / WEIGHTS).exists():
-        return 0
-    from safetensors import safe_open  # an optional library, which whoever has adapters has
+def shapes_of(directory: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes of the matrices of the adapter in a directory, by name; none if it has none. ModelError if unreadable."""
+    if not (directory / CONFIG).exists():
+        return {}
+    # The header of a safetensors file is its length in eight bytes, and JSON. No library is needed for that.
+    file = directory / WEIGHTS
+    try:
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        return {name: tuple(one["shape"]) for name, one in header.items() if name != "__metadata__"}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, MemoryError, OverflowError) as error:
+        raise ModelError(f"{file}: not a readable safetensors file ({error}); copy it again") from None
 
-    with safe_open(directory / WEIGHTS, framework="numpy") as content:
-        return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118 - no mapping
+
+def check_shapes(directory: Path, base: Mapping[str, tuple[int, ...]]) -> None:
+    """ModelError unless each matrix of the adapter in a directory fits one of its base. base: shapes by name."""
+    for name, (rows, columns) in shapes_of(directory).items():
+        module, _, which = name.removeprefix("base_model.model.").partition(".lora_")
+        known = base.get(f"{module}.weight")
+        if (
+            known is None
+            or len(known) != 2
+            or known != ((known[0], columns) if which[0] == "A" else (rows, known[1]))
+        ):
+            raise ModelError(
+                f"{directory / WEIGHTS}: {name!r} is [{rows}, {columns}], and {module!r} of the base is "
+                f"{list(known) if known else 'not there'}; give the base that it was trained on"
+            )
+
+
+def parameters_of(directory: Path) -> int:
+    """Numbers in the matrices of the adapter in a directory; 0 if it has none."""
+    return sum(map(math.prod, shapes_of(directory).values()))
+
+
+def digest_of(directory: Path) -> str:
+    """What the adapter in a directory computes, wherever its base lies; empty if there is none. ModelError as above."""
+    adapter = adapter_of(directory)
+    if adapter is None:
+        return ""
+    try:
+        with (directory / WEIGHTS).open("rb") as stream:
+            weights = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(
+            f"{directory / WEIGHTS}: cannot be read ({error.strerror}); copy the adapter again"
+        ) from None
+    return f"{weights} {adapter.scale!r}"

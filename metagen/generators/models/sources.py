@@ -91,10 +91,17 @@ def resolve(model: str | Path) -> Path:
     packaged model that has not been fetched.
     """
     path = lora.shipped().get(str(model)) or Path(model).expanduser()
+    if (path / CARD).is_file() and (path / "config.json").exists():
+        return path
+    if lora.is_adapter(path):
+        return _adapted(path)
+    if (path / lora.CONFIG).exists():
+        raise ModelError(
+            f"{path} holds a whole model and an adapter ({lora.CONFIG}), and nobody can tell which is meant; put the "
+            "adapter into a directory of its own"
+        )
     if (path / "config.json").exists():
         return path
-    if (path / lora.CONFIG).is_file():
-        return _adapted(path)
     if str(model) in tiny.names():
         return tiny.HERE / str(model)
     if str(model) in PACKAGED:
@@ -193,8 +200,10 @@ def _adapted(adapter: Path) -> Path:
     """The directory of an adapter and its base. ModelError for an adapter of an adapter."""
     named = Path(lora.base_of(adapter)).expanduser()
     try:
-        base = resolve(adapter / named if (adapter / named).is_dir() else named).resolve()
+        base = resolve(adapter / named if (adapter / named).is_dir() else named).absolute()
     except ModelError as error:
+        if is_named(named):
+            raise
         raise ModelError(
             f"{adapter / lora.CONFIG}: base_model_name_or_path={str(named)!r}, and {error}. Write the directory of "
             "that model, or its name here, into the field"
@@ -205,10 +214,8 @@ def _adapted(adapter: Path) -> Path:
         )
     held = sorted(file.name for file in base.iterdir())
     of = hashlib.sha256(json.dumps([str(base), held, digest(base / "config.json")]).encode())
-    for name in lora.FILES:
-        if not (adapter / name).is_file():
-            raise ModelError(f"{adapter}: no {name}; copy the adapter whole, as peft saves it")
-        of.update(bytes.fromhex(digest(adapter / name)))
+    for file in lora.files_of(adapter):
+        of.update(f"{file.name} {digest(file)}".encode())
 
     def write(into: Path) -> Mapping[str, object]:
         lora.join(base, adapter, into)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,9 @@ def fingerprint(directory: Path, tokenizer: Tokenizer, dtype: str, lora: Path | 
     h = hashlib.sha256((directory / "config.json").read_bytes())
     parts = ["vllm", _digest(weights(directory)), dtype, tokenizer.fingerprint, repr(sorted(tokenizer.eos))]
     if lora is not None:
-        parts.append(_digest([lora / "adapter_config.json", *weights(lora)]))
+        config = read_json(lora / "adapter_config.json") | {"base_model_name_or_path": None}
+        files = sorted(lora.glob("adapter_model.*")) or weights(lora)
+        parts.append(json.dumps(config, sort_keys=True) + _digest(files))
     for part in (*parts, numerics):
         h.update(b"\0" + part.encode())
     return h.hexdigest()[:32]

@@ -16,7 +16,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from typer.testing import CliRunner
 
+from metagen.cli import app
 from metagen.cost import flops_2n
 from metagen.errors import ModelError, UnsupportedError
 from metagen.generators import tiny
@@ -118,12 +120,80 @@ def test_weights_are_in_memory_once(made: Make) -> None:
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     folder = shutil.copytree(tiny.HERE / "tiny-0.1m", tmp_path / "mine")
+    held = loading.load(str(folder), PLACE)
     before = logits(folder)
     weights = load_file(folder / "model.safetensors")
     save_file({name: tensor * 1.5 for name, tensor in weights.items()}, folder / "model.safetensors")
-    held = loading.load("tiny-0.1m", PLACE)
     assert not torch.equal(logits(folder), before)
     del held
+
+
+def test_a_copy_is_not_what_it_was_copied_from(made: Make, tmp_path: Path) -> None:
+    """Training goes on where a checkpoint was copied from."""
+    adapter = made()
+    before = logits(adapter)
+    best = shutil.copytree(adapter, tmp_path / "best")
+    rewrite(adapter, lambda weights: weights.update({name: 2 * w for name, w in weights.items()}))
+    assert torch.equal(logits(best), before)
+    assert not torch.equal(logits(adapter), before)
+    shutil.rmtree(adapter)
+    assert torch.equal(logits(best), before)
+
+
+def test_the_fingerprint_says_what_is_computed_wherever_it_lies(made: Make, tmp_path: Path) -> None:
+    one, other = (shutil.copytree(tiny.HERE / "tiny-0.1m", tmp_path / name) for name in ("one", "other"))
+    first, second = made(one, seed=1), made(other, seed=1)
+    names = [describe.fingerprint_of(str(path), "torch.float32") for path in (first, second)]
+    assert names[0] == names[1] != describe.fingerprint_of(str(one), "torch.float32")
+    scaled = made(one, seed=1, lora_alpha=13)
+    assert describe.fingerprint_of(str(scaled), "torch.float32") != names[0]
+    with TorchEngine(first, dtype="float32") as engine:
+        assert engine.fingerprint == names[0]
+
+
+def test_its_own_tokenizer_and_chat_template_are_used(made: Make) -> None:
+    adapter = made()
+    (adapter / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.content }}>{% endfor %}")
+    directory = sources.resolve(adapter)
+    assert (directory / "chat_template.jinja").read_text().startswith("{% for")
+    shutil.copy(tiny.HERE / "tiny-bpe" / "tokenizer.json", adapter)
+    again = sources.resolve(adapter)
+    assert again != directory
+    assert (again / "tokenizer.json").read_bytes() == (tiny.HERE / "tiny-bpe" / "tokenizer.json").read_bytes()
+
+
+def test_a_base_that_is_a_link_may_be_pointed_elsewhere(made: Make, tmp_path: Path) -> None:
+    first, second = (shutil.copytree(tiny.HERE / "tiny-0.1m", tmp_path / name) for name in ("v1", "v2"))
+    weights = load_file(second / "model.safetensors")
+    save_file({name: tensor * 1.5 for name, tensor in weights.items()}, second / "model.safetensors")
+    base = tmp_path / "base"
+    base.symlink_to(first)
+    adapter = made(base)
+    before = logits(adapter)
+    base.unlink()
+    base.symlink_to(second)
+    assert not torch.equal(logits(adapter), before)
+
+
+def test_a_model_and_an_adapter_in_one_directory_are_refused(made: Make) -> None:
+    adapter = made()
+    shutil.copy(tiny.HERE / "tiny-0.1m" / "config.json", adapter)
+    assert sources.resolve(adapter) != adapter, "a configuration alone is no model"
+    shutil.copy(tiny.HERE / "tiny-0.1m" / "model.safetensors", adapter)
+    with pytest.raises(ModelError, match="nobody can tell which is meant"):
+        sources.resolve(adapter)
+
+
+def test_the_list_and_the_check(made: Make) -> None:
+    """The list needs no library that reads weights."""
+    shown = CliRunner().invoke(app, ["models"])
+    assert shown.exit_code == 0 and "adapts smollm2-135m" in shown.output
+    adapter = made()
+    checked = CliRunner().invoke(app, ["models", "check", str(adapter)])
+    assert checked.exit_code == 0 and "an adapter of rank 4" in checked.output
+    rewrite(adapter, narrower)
+    refused = CliRunner().invoke(app, ["models", "check", str(adapter)])
+    assert refused.exit_code == 2 and "give the base that it was trained on" in refused.output
 
 
 def test_what_it_costs_counts(made: Make) -> None:
@@ -176,6 +246,8 @@ def test_a_base_beside_the_adapter(made: Make, tmp_path: Path) -> None:
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
         ({"init_lora_weights": "pissa_niter_4"}, "pissa_niter_4"),
+        ({"init_lora_weights": "OLoRA"}, "OLoRA"),
+        ({"use_qalora": True}, "use_qalora"),
     ],
 )
 def test_more_than_plain_lora_is_refused(made: Make, changes: dict[str, Any], said: str) -> None:
@@ -188,6 +260,8 @@ def test_more_than_plain_lora_is_refused(made: Make, changes: dict[str, Any], sa
     [
         ({"r": None}, "r=None"),
         ({"lora_alpha": "x"}, "lora_alpha='x'"),
+        ({"lora_alpha": float("nan")}, "lora_alpha=nan"),
+        ({"r": True}, "r=True"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path=None"),
         ({"base_model_name_or_path": "nowhere"}, "nowhere"),
     ],

@@ -107,6 +107,10 @@ def load(model: Model, place: Place) -> Loaded:
         return _of_parts(model, place)
     directory = resolve(model)
     if is_kgram(directory):
+        if adapter_of(directory) is not None:
+            raise UnsupportedError(
+                f"{str(model)!r}: a k-gram model has no matrices to adapt; give it without the adapter"
+            )
         return _kgram(str(model), directory, place)
     try:
         read_config(directory / "config.json")
