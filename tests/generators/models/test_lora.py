@@ -142,13 +142,14 @@ def test_a_copy_is_not_what_it_was_copied_from(made: Make, tmp_path: Path) -> No
 
 def test_the_fingerprint_says_what_is_computed_wherever_it_lies(made: Make, tmp_path: Path) -> None:
     one, other = (shutil.copytree(tiny.HERE / "tiny-0.1m", tmp_path / name) for name in ("one", "other"))
-    first, second = made(one, seed=1), made(other, seed=1)
+    first = shutil.copytree(made(one, seed=1), tmp_path / "first")
+    second = made(other, seed=1)
     names = [describe.fingerprint_of(str(path), "torch.float32") for path in (first, second)]
     assert names[0] == names[1] != describe.fingerprint_of(str(one), "torch.float32")
-    scaled = made(one, seed=1, lora_alpha=13)
-    assert describe.fingerprint_of(str(scaled), "torch.float32") != names[0]
     with TorchEngine(first, dtype="float32") as engine:
         assert engine.fingerprint == names[0]
+    scaled = made(one, seed=1, lora_alpha=13)
+    assert describe.fingerprint_of(str(scaled), "torch.float32") != names[0]
 
 
 def test_its_own_tokenizer_and_chat_template_are_used(made: Make) -> None:
