@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import peft
 import pytest
+import torch
 
 from metagen import OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
 from metagen.errors import ModelError
@@ -142,16 +145,28 @@ def test_the_recipe_for_two_steps(
     rollouts.write_text(before + json.dumps(record) + "\n")
     assert "eval_loss" in run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
 
-    tuning = words("tuning")
-    tokenizer = tuning.base()[1]
-    by_steps, as_a_whole = words("rewards").rows_of(tokenizer, [record])
+    tuning, recipe = words("tuning"), words("rewards")
+    base, tokenizer = tuning.base()
+    by_steps, as_a_whole = recipe.rows_of(tokenizer, [record])
+    trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
+    trainer = recipe.RewardTrainer
+    trainer.labels = tuple(tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
     with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
         prompt = Prompt("p", messages=(Message("user", record["question"]),))
         solution = Sequence(prompt, text)
         process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
         for verifier, row, count in ((process, by_steps, 2), (outcome, as_a_whole, 1)):
             laid = verifier.reads.lay(verifier._encoder, prompt, verifier.reads.split(text))
-            assert laid is not None and list(laid.ids) == row["input_ids"]
+            assert laid is not None and list(laid.ids) == row["input_ids"] and len(laid.positions) == count
             assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
             (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
-            assert score.value is not None and 0 < score.value < 1 and len(laid.positions) == count
+            # Of a row whose only value is 1 the loss is -log of what the verifier says there.
+            last = laid.positions[-1]
+            row["values"] = [1.0 if i == last else recipe.UNREAD for i in range(len(row["values"]))]
+            fill = {"input_ids": 0, "values": recipe.UNREAD, "weights": 0.0}
+            with torch.inference_mode():
+                loss = trainer.compute_loss(None, trained, tuning.Padded(fill)([row]))
+            assert math.exp(-loss.item()) == pytest.approx(
+                score.steps[-1] if score.steps else score.value, abs=0.03
+            )
+            assert abs(score.value - 0.5) > 0.05, "labels in the other order would say something else"
