@@ -50,9 +50,9 @@ def run(
         raise InputError(
             "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
         )
-    source = schema.sourced(file, sets=sets or (), limit=limit)
-    experiment = schema.checked(source, file.parent)
-    with schema.located(source):
+    source = schema.read_source(file, sets=sets or (), limit=limit)
+    experiment = schema.parse_experiment(source, file.parent)
+    with schema.locate_errors(source):
         if dry:
             _estimate(experiment, out, hardware, probe, as_json)
         else:
@@ -237,12 +237,12 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     # Held until the report is written: a run that began before would take its tables away.
     with ExitStack() as held:
         try:
-            with build.opened(experiment) as setup:
+            with build.open_setup(experiment) as setup:
                 for caution in build.cautions(setup):
                     output.say(f"note: {caution}")
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
                 directory.claim()
-                held.enter_context(directory.held("run"))
+                held.enter_context(directory.hold("run"))
                 with show_progress(meter, experiment.name):
                     state = runner.run(setup, directory, meter)
         except KeyboardInterrupt:

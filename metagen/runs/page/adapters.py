@@ -59,11 +59,11 @@ def cautions(model: str, prompt: str, completion: str) -> list[str]:
         )
     tokens = tokenizer_of(made)
 
-    def lost(text: str) -> bool:
+    def is_lost(text: str) -> bool:
         return bool(text) and spell(text, tokens.encode, tokens.decode, tokens.vocab_size) is None
 
     for name, text in (("prompt", prompt), ("completion", completion)):
-        if lost(text) and (unknown := [one for one in dict.fromkeys(text) if lost(one)]):
+        if is_lost(text) and (unknown := [one for one in dict.fromkeys(text) if is_lost(one)]):
             found.append(
                 f"the {name} has characters that the tokens cannot write, so that the model reads something else in "
                 f"their place: {', '.join(map(repr, unknown[:MOST]))}"

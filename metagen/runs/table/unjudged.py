@@ -13,7 +13,7 @@ from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import parts
 
 
-def unscored(directory: RunDirectory) -> Iterator[Text]:
+def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
     """Of each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
     missing: Counter[tuple[str, str]] = Counter()
     unread: Counter[str] = Counter()
@@ -41,7 +41,7 @@ def unscored(directory: RunDirectory) -> Iterator[Text]:
             yield Text(f"{name}: {'; '.join(words)}.", "yellow")
 
 
-def ungraded(directory: RunDirectory) -> Iterator[Text]:
+def ungraded_lines(directory: RunDirectory) -> Iterator[Text]:
     """Of each generator or configuration: the samples that the grader could not judge."""
     for table, column in (("candidates", "generator"), ("outcomes", "configuration")):
         path = directory.table(table)

@@ -137,7 +137,7 @@ def test_a_file_says_it_for_one_search_or_takes_the_tasks(tmp_path: Path) -> Non
     (tmp_path / "rows.jsonl").write_text('{"id": "a", "question": "?", "answer": "1"}\n', "utf-8")
     file = tmp_path / "marks.yaml"
     file.write_text(FILE, "utf-8")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         made = {cell.strategy: setup.strategy(cell) for cell in setup.configurations}
     marks = {
         name: getattr(one.until, "mark", None) for name, one in made.items() if isinstance(one, TreeSearch)

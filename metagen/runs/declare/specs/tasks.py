@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
-from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
 from metagen.tasks.records import Hub
 from metagen.values import Text
 from metagen.verifiers.base import AnswerRule
@@ -72,7 +72,7 @@ class RecordedTaskSpec(AnswersSpec):
     answer: RuleName = "math"
 
 
-HubSpec = valued(Hub, MadeSpec)
+HubSpec = dataclass_model(Hub, MadeSpec)
 
 
 class SourceSpec(PartSpec):

@@ -82,7 +82,7 @@ class Late:
 
 def head(directory: RunDirectory, journal: SQLiteJournal, file: Path) -> Any:
     file.write_text(FILE + "executor: {kind: ray, shards: 1}\n")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         return shards.Head(setup, directory, journal, Meter())
 
 
@@ -104,7 +104,7 @@ def test_what_is_recorded_last_is_copied_before_the_driver_forgets_it(
 def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_path: Path) -> None:
     file, directory = tmp_path / "one.yaml", RunDirectory.at(tmp_path / "run")
     file.write_text(FILE)
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         assert runner.run(setup, directory).recorded == 4
         # As if the head had been killed before it heard of two of the four.
         left = directory.shards / "1-of-2" / "journal.sqlite"
