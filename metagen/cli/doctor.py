@@ -35,7 +35,7 @@ from metagen.cli import models
 from metagen.errors import MetagenError, install
 from metagen.generators import tiny
 from metagen.generators.models import sources
-from metagen.generators.openai.keys import shown
+from metagen.generators.openai.keys import redact
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import registry
 from metagen.runs.directory import RUNS
@@ -147,7 +147,7 @@ def render(found: Examination) -> RenderableType:
 
 def _server(url: str) -> Check:
     """Whether a server answers, and whether it shows vLLM's default blocks on a CPU, which suit no search."""
-    where = shown(url)
+    where = redact(url)
     try:
         told = served.metrics(url)
     except OSError as error:

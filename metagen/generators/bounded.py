@@ -16,7 +16,7 @@ class _Ended(BaseException):
     """Raised inside of what has taken too long; no template catches it."""
 
 
-def bounded(work: Callable[[], T], seconds: float, late: Callable[[], MetagenError]) -> T:
+def run_bounded(work: Callable[[], T], seconds: float, late: Callable[[], MetagenError]) -> T:
     """What `work` returns or raises; what `late` makes, when it takes longer. For Python code, which is then ended."""
     result: list[T] = []
     errors: list[BaseException] = []

@@ -48,11 +48,11 @@ class FunctionGenerator(Primitive):
         if len(items) == 1:
             return [await self._one(prefix, items[0], scope)]
 
-        async def noted(place: int, item: Item) -> Outcome:
+        async def run_item(place: int, item: Item) -> Outcome:
             ended[place] = outcome = await self._one(prefix, item, scope)
             return outcome
 
-        return await scope.gather(*(noted(i, item) for i, item in enumerate(items)))
+        return await scope.gather(*(run_item(i, item) for i, item in enumerate(items)))
 
     async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
         written = await answered(

@@ -194,8 +194,8 @@ class ChoiceRule(PatternRule):
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
-        text = _cleaned(text[-TAIL:])
-        for source in (self._boxed, self._announced, self._called_right, self._leading):
+        text = _clean(text[-TAIL:])
+        for source in (self._read_box, self._read_announcement, self._read_statements, self._leading):
             if (answer := source(text, ended)) is not None:
                 return answer
         return MISSING
@@ -216,7 +216,7 @@ class ChoiceRule(PatternRule):
     def _letter(written: str) -> Answer:
         return Answer(written, written.upper())
 
-    def _boxed(self, text: str, ended: bool) -> Answer | None:
+    def _read_box(self, text: str, ended: bool) -> Answer | None:
         """In the last box that holds letters; in two that a comma, `and` or `or` joins, there are several."""
         boxes = [box.end() for box in re.finditer(_BOX, text)]
         for place in reversed(range(len(boxes))):
@@ -227,7 +227,7 @@ class ChoiceRule(PatternRule):
                 )
         return None
 
-    def _announced(self, text: str, ended: bool) -> Answer | None:
+    def _read_announcement(self, text: str, ended: bool) -> Answer | None:
         """After the last announcement, or in a line that is a letter and stands below it."""
         cues = [
             c.end()
@@ -250,9 +250,9 @@ class ChoiceRule(PatternRule):
         letters = {(a or b).upper() for a, b in self._aside.findall(sentence[0])}
         return self._letter(letters.pop()) if len(letters) == 1 else None
 
-    def _called_right(self, text: str, ended: bool) -> Answer | None:
+    def _read_statements(self, text: str, ended: bool) -> Answer | None:
         """In statements such as `B is correct`, which must all name the same letter."""
-        return _agreed(m[1] for m in self._right.finditer(text) if _RIGHT.match(text, m.end()))
+        return _agree(m[1] for m in self._right.finditer(text) if _RIGHT.match(text, m.end()))
 
     def _leading(self, text: str, ended: bool, *, pure: bool = False) -> Answer | None:
         """At the head of the first or the last line. pure: in lines that are nothing but a letter."""
@@ -268,7 +268,7 @@ class ChoiceRule(PatternRule):
             elif not pure and _heads(match[1], lines, match.end(1), match["text"]):
                 headed.append((match[1], outer))
         if alone:
-            return _agreed(alone)
+            return _agree(alone)
         if pure:
             return None
         if (named := _NAMED.match(lines)) and named.end() >= len(lines.rstrip(' .*_$)}"')):
@@ -280,7 +280,7 @@ class ChoiceRule(PatternRule):
         return next((self._letter(letter) for letter, outer in headed if outer), None)
 
 
-def _agreed(letters: Iterator[str] | list[str]) -> Answer | None:
+def _agree(letters: Iterator[str] | list[str]) -> Answer | None:
     """The one letter of several mentions; `ambiguous` if they differ."""
     found = {letter.upper(): letter for letter in letters}
     if len(found) > 1:
@@ -288,7 +288,7 @@ def _agreed(letters: Iterator[str] | list[str]) -> Answer | None:
     return next((Answer(written, key) for key, written in found.items()), None)
 
 
-def _cleaned(text: str) -> str:
+def _clean(text: str) -> str:
     """Without a thought, and without LaTeX but for the beginnings of boxes."""
     text = text.rpartition("</think>")[2]
     if "\\" not in text and "{" not in text:

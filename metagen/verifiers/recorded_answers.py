@@ -27,7 +27,7 @@ class RecordedRule(AnswerRule):
         return digest("recorded rule", self.rule.fingerprint).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        written = [carried(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
+        written = [read_recorded(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
         keys = {text: await self.rule.key(text) for text in dict.fromkeys(written) if text}
         return [
             Answer(text, keys[text], None if keys[text] is not None else "unparsable")
@@ -40,7 +40,7 @@ class RecordedRule(AnswerRule):
         return await self.rule.key(answer)
 
 
-def carried(sequence: Sequence, name: str, fields: str) -> Score:
+def read_recorded(sequence: Sequence, name: str, fields: str) -> Score:
     """What was recorded with a sample under a name. fields: what maps it. InputError where there is none."""
     if name not in sequence.scores:
         raise InputError(

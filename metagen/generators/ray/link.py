@@ -137,7 +137,7 @@ class Link:
             request.shares.update(reply.shares)
         return reply.answer
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Returns when nothing is outstanding."""
         await self._idle.wait()
 

@@ -39,7 +39,7 @@ def publish(directory: RunDirectory) -> RenderableType:
     """Derive the tables, figures and page of a run, write them, and show what they say.
 
     Of a run without an end only the page is written, with what is recorded so far. In a directory that cannot be
-    written nothing is, and this says so. Other processes wait for the files of a run that has ended (`held`).
+    written nothing is, and this says so. Other processes wait for the files of a run that has ended (`hold`).
     """
     if not directory.writable:
         with unfinished.tables(directory) as (found, state):

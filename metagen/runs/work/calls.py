@@ -114,7 +114,7 @@ class Calls:
             names = {sequence.digest, answered.digest}
             for judge in judges:
                 question = judge.respondent.question.prompt(sequence.prompt, candidate=answered.text)
-                asked = Sequence(judge.respondent.written_behind(question))
+                asked = Sequence(judge.respondent.judge_prompt(question))
                 names.add(digest(asked.digest, "None"))
             for name in names:
                 found[name].append(number)

@@ -137,7 +137,7 @@ def own_wording(model: Engine | Generator | None) -> dict[str, Any]:
     return {name: entry[name] for name in (*WORDING, "max_tokens") if name in entry}
 
 
-def worded(question: Question, wording: Mapping[str, Any]) -> Question:
+def with_wording(question: Question, wording: Mapping[str, Any]) -> Question:
     """The question with other fields. A label may be a number, as YAML reads it."""
     fields = dict(wording)
     if "labels" in fields:

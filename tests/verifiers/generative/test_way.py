@@ -18,7 +18,7 @@ from metagen.testing import run
 from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.pairwise import Tournament
 from metagen.verifiers.generative.question import RUBRIC
-from metagen.verifiers.generative.way import worded
+from metagen.verifiers.generative.way import with_wording
 
 #: As YAML has them.
 TAGS = {
@@ -78,7 +78,7 @@ def test_a_critic_stops_before_its_verdict() -> None:
 
 
 def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
-    assert worded(RUBRIC, {"labels": {1: 0, 2: 1}}).labels == {"1": 0.0, "2": 1.0}
+    assert with_wording(RUBRIC, {"labels": {1: 0, 2: 1}}).labels == {"1": 0.0, "2": 1.0}
     with pytest.raises(InputError, match="'tempalte'; did you mean 'template'"):
         Judge(None, tempalte="x")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="expected labels with what each is worth"):

@@ -55,7 +55,7 @@ class Block:
         """[lines]: the row that each line drafts for."""
         return np.tile(self.rows, self.drafts)
 
-    def allowed(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
+    def allowed_tokens(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
         """Of lines [n] and places [n]: those [K] that a grammar holds, and the tokens [K, V] that it allows."""
         if not self.masks:
             return None

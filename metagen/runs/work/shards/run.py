@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from metagen.errors import EngineError
-from metagen.generators.ray.cluster import connected
+from metagen.generators.ray.cluster import connect
 from metagen.generators.ray.messages import Fault
 from metagen.generators.ray.placement import Placement
 from metagen.journal import Columns, SQLiteJournal
@@ -59,7 +59,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.discard()
         status: Status = "failed"
         try:
-            with connected(experiment.executor.address) as ray:
+            with connect(experiment.executor.address) as ray:
                 wait(head.all(ray))
             status = "complete" if head.delivered else "failed"
         except KeyboardInterrupt:
