@@ -281,13 +281,13 @@ def _optional() -> Iterator[Check]:
         path = next(filter(None, map(shutil.which, commands)), None)
         if path is None:
             yield Check("Optional", name, "missing", f"{purpose}; get it by", f"{manager} {name}")
-        elif name == "bubblewrap" and (refusal := _refused(path)):
+        elif name == "bubblewrap" and (refusal := _find_refusal(path)):
             yield Check("Optional", name, "fault", f"{path} is refused: {refusal}")
         else:
             yield Check("Optional", name, "ok", f"{path}, {purpose}")
 
 
-def _refused(bwrap: str) -> str:
+def _find_refusal(bwrap: str) -> str:
     """Why bubblewrap cannot make a sandbox here; nothing if it can. Kernels and containers may forbid it."""
     command = [bwrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
     try:

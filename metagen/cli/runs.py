@@ -246,14 +246,14 @@ def _run(experiment: Experiment, out: Path | None) -> None:
                 with show_progress(meter, experiment.name):
                     state = runner.run(setup, directory, meter)
         except KeyboardInterrupt:
-            _interrupted(directory.resume_hint if directory else None)
+            _say_interrupted(directory.resume_hint if directory else None)
             raise
         _report(directory)
     if state.failures:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
 
 
-def _interrupted(hint: str | None) -> None:
+def _say_interrupted(hint: str | None) -> None:
     with suppress(OSError):  # the terminal may be what is gone
         output.say("interrupted" if hint is None else f"interrupted; {hint}")
 
@@ -270,7 +270,7 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
         with show_progress(meter, found.experiment.name):
             result = studies.run(found, root, meter, begins=lambda role: output.say(f"{role} …"))
     except KeyboardInterrupt:
-        _interrupted(f"go on with: metagen resume {root}")
+        _say_interrupted(f"go on with: metagen resume {root}")
         raise
     output.say("report …")
     result, sections = pages.publish(directory, found, result)

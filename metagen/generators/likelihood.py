@@ -168,7 +168,7 @@ class _Calls:
 
     def worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
         cache = self.scope.prefixes(self.engine.fingerprint)
-        usages = [self._usage(one, cache.known(one.ids)) for one in self._some(positions)]
+        usages = [self._usage(one, cache.count_known(one.ids)) for one in self._some(positions)]
         return replace(Usage.sum(usages), calls=len(positions))
 
     def remember(self, rows: list[Row]) -> None:

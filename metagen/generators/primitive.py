@@ -92,7 +92,7 @@ class Primitive(Generator):
         for row in rows:
             if id(row.payload) not in made:
                 sequence = self._sequence(prefix, row)
-                made[id(row.payload)] = step.ended(prefix, sequence) if step is not None else sequence
+                made[id(row.payload)] = step.mark_end(prefix, sequence) if step is not None else sequence
         return [made[id(row.payload)] for row in rows]
 
     def request_digest(self, prefix: Sequence, until: Until) -> bytes:
@@ -472,7 +472,7 @@ class EngineGenerator(Primitive):
         if ids is None:
             total, known = _bytes(prefix), 0
         else:
-            total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
+            total, known = len(ids), scope.prefixes(self.engine.fingerprint).count_known(ids)
         if self.params.search is not None:
             # All of it is paid for with the first sample.
             rows = self.params.search.rows

@@ -212,7 +212,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         caches = [scope.prefixes(engine.fingerprint) for engine, _ in self._models]
         asked = [t for s in sequences if (t := self._trace(s)).given is None]
-        bounds = [self._price(t, [cache.known(t.ids) for cache in caches]) for t in asked]
+        bounds = [self._price(t, [cache.count_known(t.ids) for cache in caches]) for t in asked]
         return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:

@@ -157,7 +157,7 @@ class GrammarMass(PrimitiveVerifier):
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.generator.engine.fingerprint)
         rendered = [self._ids(sequence)[0] for sequence in sequences]
-        return Usage.sum([self._usage(len(ids), cache.known(ids)) for ids in rendered])
+        return Usage.sum([self._usage(len(ids), cache.count_known(ids)) for ids in rendered])
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.generator.engine.fingerprint)

@@ -242,7 +242,7 @@ class RewardModel(PrimitiveVerifier):
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
         asked = [r for s in sequences if (r := self._read(s)).given is None]
-        bounds = [self._price(r, cache.known(r.laid.ids)) for r in asked]
+        bounds = [self._price(r, cache.count_known(r.laid.ids)) for r in asked]
         return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:

@@ -370,7 +370,7 @@ class OpenAIEngine:
             ended[i] = sample
             request.note(i, sample, counts.prompt, share=share if i == group[0] else (0, 0, 0, together))
         if len(samples) < n:
-            told[-1].answered()
+            told[-1].mark_answered()
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
             self._takes_one("it tells the tokens of all choices together, and not of each")
         self._compare(request, request.seeds[group[0]], ["\0".join(_texts(sample)) for sample in samples])

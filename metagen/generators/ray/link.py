@@ -251,7 +251,7 @@ def _close(attempt: Attempt, state: State | None) -> None:
     if state == "free":
         attempt.free()
     elif state == "answered":
-        attempt.answered()
+        attempt.mark_answered()
 
 
 def _future(ref: Any) -> asyncio.Future[Any]:

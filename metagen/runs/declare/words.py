@@ -19,7 +19,7 @@ from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.definition import Definition, model_of, parameters_of
-from metagen.values import members, said, spell
+from metagen.values import describe, members, spell
 
 #: Where a sentence ends: not behind `et al.` and its like.
 _END: Final = re.compile(r"(?<!\bal)(?<!\beq)(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s|$)")
@@ -182,7 +182,7 @@ def _what(info: FieldInfo) -> str:
     """What is expected of a field."""
     if any(isinstance(note, Definition) for note in info.metadata):
         return "a definition"
-    return said(info.metadata) or _spell(info.annotation)
+    return describe(info.metadata) or _spell(info.annotation)
 
 
 def _spell(hint: Any) -> str:
@@ -191,7 +191,7 @@ def _spell(hint: Any) -> str:
         return fields_in(hint)
     if origin is Annotated:
         noted = any(isinstance(note, Definition) for note in inner[1:])
-        return "a definition" if noted else said(inner[1:]) or _spell(inner[0])
+        return "a definition" if noted else describe(inner[1:]) or _spell(inner[0])
     if origin in (dict, Mapping):
         value = _spell(inner[1])
         return f"a mapping, each value {value}" if value != "anything" else "a mapping"

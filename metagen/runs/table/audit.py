@@ -84,7 +84,7 @@ def of_run(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...
             samples = columns.samples(recorded.take(ours))
             auditing.setdefault(generator, Auditing()).add(samples, row + there[ours])
         row += len(table)
-    return tuple(_audit_pool(path, name, auditing[name].found) for name in sorted(auditing))
+    return tuple(_audit_pool(path, name, auditing[name].result) for name in sorted(auditing))
 
 
 def publish(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...]:

@@ -115,7 +115,7 @@ def bind(journal: SQLiteJournal, task: Task) -> None:
 
     Problems count that were bound before: of recorded samples, which are read where they are, the journal has no rows.
     """
-    bound = journal.bound()
+    bound = journal.bound_digests()
     if bound and not any(problem.id in bound for problem in task.problems()):
         first = next(task.problems()).id
         raise JournalMismatch(

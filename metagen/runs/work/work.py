@@ -19,7 +19,7 @@ from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from metagen.border import told
+from metagen.border import traceback_of
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
 from metagen.generators.base import Generator
@@ -203,7 +203,7 @@ class Work:
         except MetagenError as error:
             mendable = isinstance(error, InputError)
             kind = type(error).__name__
-            self.failures.append(Failure(problem.id, part, kind, str(error), mendable, told(error)))
+            self.failures.append(Failure(problem.id, part, kind, str(error), mendable, traceback_of(error)))
             _LOG.warning(
                 "problem failed",
                 extra={

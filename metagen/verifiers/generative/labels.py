@@ -138,7 +138,7 @@ class LabelReader:
             for i, request in enumerate(requests):
                 # All labels of one sequence follow on the same tokens, which the first pays for.
                 least = request.positions[0] + 1 if i else 0
-                bounds.append(self._usage(request, max(least, cache.known(_fed(request)))))
+                bounds.append(self._usage(request, max(least, cache.count_known(_fed(request)))))
         return replace(Usage.sum(bounds), calls=len(asked))
 
     def _usage(self, request: EvaluateRequest, known: int) -> Usage:

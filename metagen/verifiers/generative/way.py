@@ -12,7 +12,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, SamplingParams
 from metagen.generators.primitive import EngineGenerator
-from metagen.parts import given, part
+from metagen.parts import arguments_of, part
 from metagen.values import Amount, Count, Quantity
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.labels import reads_labels
@@ -59,7 +59,7 @@ class GenerativeVerifier(Verifier):
     respondent: Respondent = field(init=False)
 
     def __post_init__(self) -> None:
-        if odd := self.conflict(dict(given(self))):
+        if odd := self.conflict(dict(arguments_of(self))):
             raise InputError(f"{self.name}: {odd}")
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.border import answered
+from metagen.border import call_or_await
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
@@ -114,7 +114,7 @@ class FunctionEmbedder(Embedder):
         return digest("function embedder", self.name).hex()
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
-        return np.asarray(await answered(self, self.function, texts))
+        return np.asarray(await call_or_await(self, self.function, texts))
 
     def usage(self, text: str) -> Usage:
         return Usage(calls=1)

@@ -211,7 +211,7 @@ class Head:
         here, waiting = self.journal.counts(), list[Columns]()
         for place, problem in enumerate(self.task.problems()):
             if part(place, problem) and here.get(problem.id, 0) != there.get(problem.id, 0):
-                waiting += self.journal.stored(problem.id)
+                waiting += self.journal.stored_rows(problem.id)
             if len(waiting) >= RECORDS:
                 await _unwrap(driver.take.remote(waiting))
                 waiting = []

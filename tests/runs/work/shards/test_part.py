@@ -116,7 +116,9 @@ def test_nothing_is_opened_to_look_at_an_experiment_with_pools(
 
 
 def test_shares_by_difficulty_have_no_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metagen.runs.work.build.learn_difficulties", lambda *given: {"small/weighted@8": object()})
+    monkeypatch.setattr(
+        "metagen.runs.work.build.learn_difficulties", lambda *given: {"small/weighted@8": object()}
+    )
     with (
         pytest.raises(InputError, match="no driver of some of them has; leave out shards"),
         build.open_setup(schema.load(write(tmp_path, "{kind: ray, shards: 1}"))),

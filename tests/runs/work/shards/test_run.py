@@ -131,7 +131,7 @@ def test_older_records_do_not_replace_newer_ones(tmp_path: Path) -> None:
         asyncio.run(new.record([row(0, "new")]))
         asyncio.run(new.copy(old.since(0, 10)[1], replace=False))
         assert [r.payload for r in new.of_problem("p")] == [{"text": "new"}, {"text": "old"}]
-        assert new.counts() == {"p": 2} and len(new.stored("p")) == 2
+        assert new.counts() == {"p": 2} and len(new.stored_rows("p")) == 2
 
 
 def test_a_driver_tells_its_faults(tmp_path: Path) -> None:
