@@ -346,7 +346,7 @@ def _open(
 
 
 def _to_lost(key: bytes, made: Made, worst: Usage, items: int, started: float) -> Lost:
-    """What of it is unknown: all that may be more than nothing."""
+    """The attempt as a `Lost`, with every amount that may be more than nothing."""
     tokens = None if any(getattr(worst, name) != 0 for name in _TOKENS) else 0
     known: dict[str, Any] = dict.fromkeys(_TOKENS, tokens)
     known |= {"money": 0 if worst.money == 0 else None, "calls": items}

@@ -186,7 +186,7 @@ def _bind_promise(promised: Any, /, *args: Any, **named: Any) -> Broken | None:
 def call(
     owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
 ) -> Any:
-    """What a function that `owner` was given returns: as the hint says, and by no means `broken`."""
+    """Call a function that `owner` was given. Its result must be as the hint says, and not `broken`."""
     if ours(function):
         return function(*args)
     name = f"the function {_name(function)!r} of {type(owner).__name__}"

@@ -316,7 +316,7 @@ class Turn:
 
     @property
     def _holder(self) -> Account | None:
-        """Where a call that rests between two grants holds back what is later."""
+        """The account at which a call that rests between two grants holds back later ones."""
         return self._rest if self._future is None else None
 
     def _serve(self) -> Account | None:

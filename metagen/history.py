@@ -57,7 +57,7 @@ class History:
         self.deliveries: list[Delivery] = []
 
     def now(self) -> Seen:
-        """What the line of work that asks has seen."""
+        """All that the asking line of work has seen so far."""
         for known, seen in _SEEN.get():
             if known() is self:
                 return seen

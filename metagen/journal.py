@@ -562,7 +562,7 @@ class SQLiteJournal:
         return self.path.with_name(self.path.name + ".count")
 
     def _count_acknowledged(self) -> int:
-        """How many records were acknowledged, by what stands beside the journal; 0 where that says nothing."""
+        """Count the acknowledged records by the file beside the journal; 0 where that says nothing."""
         try:
             written, complement = TALLY.unpack(self._count.read_bytes())
         except (OSError, struct.error):

@@ -41,9 +41,9 @@ def part(cls: type[T]) -> type[T]:
 
 
 def arguments_of(thing: object) -> Iterator[tuple[str, Any]]:
-    """What a part was made with, by name: its fields, and what a constructor of its own takes.
+    """The arguments that a part was made with, by name: its fields, and those of a constructor of its own.
 
-    Raises MetagenError for what it does not keep under that name.
+    Raises MetagenError for an argument that it does not keep under its name.
     """
     names = (
         [one.name for one in dataclasses.fields(thing) if one.init] if dataclasses.is_dataclass(thing) else []

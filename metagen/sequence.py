@@ -386,7 +386,7 @@ class Sequence:
         return None if new is None or (old is None and (self.text or self.thought)) else (old or ()) + new
 
     def reroot(self, prefix: Sequence) -> Sequence:
-        """What this sequence says, as a completion of `prefix`: for what was written under another prompt.
+        """This sequence's text as a completion of `prefix`, for a text that was written under another prompt.
 
         Itself, if it extends `prefix` already. Ids, log-probabilities and scores belong to the other prompt and are
         left behind.

@@ -288,7 +288,7 @@ def within(value: Any, notes: Sequence[Any]) -> bool:
 
 
 def describe(notes: Sequence[Any], value: Any = None) -> str | None:
-    """What is noted beside a type, in words: of a value that is too large by far, only that."""
+    """The expectation noted beside a type, in words; for a value beyond its bound, only the bound."""
     for note in notes:
         if isinstance(note, AtMost) and isinstance(value, int) and value > note.value:
             return note.what.removeprefix("expected ")

@@ -17,7 +17,7 @@ class _Ended(BaseException):
 
 
 def run_bounded(work: Callable[[], T], seconds: float, late: Callable[[], MetagenError]) -> T:
-    """What `work` returns or raises; what `late` makes, when it takes longer. For Python code, which is then ended."""
+    """Run `work`, Python code, for at most so many seconds; then end it and raise the error that `late` makes."""
     result: list[T] = []
     errors: list[BaseException] = []
 

@@ -187,7 +187,7 @@ class Told:
             self._ended[i] = self._outcome(i, sample, self._early_answer(tokens), self.shares.get(i, NOTHING))
 
     def _early_answer(self, tokens: int | None = None) -> Generated:
-        """What is known of the answer before it is there."""
+        """The answer as far as it is known before it has come."""
         if tokens is not None:
             return Generated((), None, tokens)
         ids = self._generator.engine.render(self._prefix)

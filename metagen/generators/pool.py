@@ -273,7 +273,7 @@ def single(record: Record, names: Mapping[str, str]) -> bool:
 
 
 def _samples_from_counts(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
-    """So many samples without texts, of which some are right."""
+    """Make as many samples without texts as a record counts, of which some are right."""
     n, right = (_field(record, names.get(name, name), place) for name in ("n", "successes"))
     if any(isinstance(x, bool) or not isinstance(x, int) for x in (n, right)) or not 0 <= right <= n:
         raise DataError(

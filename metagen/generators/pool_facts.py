@@ -190,7 +190,7 @@ class Facts:
         return digest(*sorted(self._digests)).hex()
 
     def unit_map(self, name: str) -> UnitMap:
-        """How a score is mapped into [0, 1]."""
+        """The map of a score into [0, 1]."""
         scale = self.scales[name]
         # Of no score at all there is nothing to map.
         return self._chosen.get(name) or (UNIT if scale.low >= 0.0 and scale.high <= 1.0 else USUAL)
@@ -231,7 +231,7 @@ class Facts:
 
     @property
     def scale_notes(self) -> Iterator[str]:
-        """Of each score that is mapped, how, and where its order is lost."""
+        """For each score that is mapped: its map, and the values whose order is lost."""
         for name, scale in self.scales.items():
             if (given := self.unit_map(name)) == UNIT:
                 continue

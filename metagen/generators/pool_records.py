@@ -97,7 +97,7 @@ class RecordFile:
                 yield self.describe_place(number), json.loads(line)
 
     def describe_place(self, number: int) -> str:
-        """Where a record stands, in words."""
+        """The place of a record, in words."""
         return f"{str(self.path)!r}, {'entry' if self.listed else 'line'} {number}"
 
     def _lines(self, file: IO[bytes]) -> Iterator[tuple[Place, Any]]:

@@ -77,5 +77,5 @@ class UnitMap:
                 return np.asarray(np.where(s >= 0, 1.0, tail) / (1.0 + tail))
 
     def count_ties(self, scores: Floats) -> int:
-        """How many different scores have become equal to another one."""
+        """Count the different scores that have become equal to another one."""
         return len(np.unique(scores)) - len(np.unique(self(scores)))

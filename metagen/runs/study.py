@@ -118,7 +118,7 @@ def _same_seed(study: Study, directory: StudyDirectory) -> None:
 def _choose_settings(
     study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]
 ) -> tune.Chosen:
-    """What is frozen already, and what development chooses for the rest."""
+    """Take the settings that are frozen already, and let development choose the others."""
     chosen = tune.read(directory, study)
     for part in _developing(study, chosen):
         try:

@@ -55,7 +55,7 @@ def often(value: float) -> str:
 
 
 def win_share(value: float, several: int = 1) -> str:
-    """Behind a winner: in which share of resamples it wins, or of several budgets at least."""
+    """Written behind a winner: the share of resamples in which it wins; the least share, for several budgets."""
     return f" (in {'at least ' if several > 1 and 0.01 <= value <= 0.99 else ''}{often(value)} of resamples)"
 
 

@@ -81,7 +81,7 @@ def _words(prefix: Sequence, new: str = "") -> list[int]:
 
 
 def _write(before: str, draw: random.Random, until: Until, most: int) -> Sample:
-    """What follows a text, to its end, that of the step, or the most that it may have."""
+    """Write what follows a text, up to its end, the end of the step, or `most` tokens."""
     delimiter = until.delimiter if isinstance(until, Step) else None
     text, logprobs, step_end, ended = before, list[float](), None, False
     while len(logprobs) < most and not ended and step_end is None:

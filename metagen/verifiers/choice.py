@@ -217,7 +217,7 @@ class ChoiceRule(PatternRule):
         return Answer(written, written.upper())
 
     def _read_box(self, text: str, ended: bool) -> Answer | None:
-        """In the last box that holds letters; in two that a comma, `and` or `or` joins, there are several."""
+        """Read the last box that holds letters; two that a comma, `and` or `or` joins hold several letters."""
         boxes = [box.end() for box in re.finditer(_BOX, text)]
         for place in reversed(range(len(boxes))):
             if (answer := self._at(text, boxes[place], ended)) is not None:
@@ -228,7 +228,7 @@ class ChoiceRule(PatternRule):
         return None
 
     def _read_announcement(self, text: str, ended: bool) -> Answer | None:
-        """After the last announcement, or in a line that is a letter and stands below it."""
+        """Read the letter behind the last announcement, or alone in the line below it."""
         cues = [
             c.end()
             for c in _CUE.finditer(text)
@@ -251,7 +251,7 @@ class ChoiceRule(PatternRule):
         return self._letter(letters.pop()) if len(letters) == 1 else None
 
     def _read_statements(self, text: str, ended: bool) -> Answer | None:
-        """In statements such as `B is correct`, which must all name the same letter."""
+        """Read statements such as `B is correct`, which must all name the same letter."""
         return _agree(m[1] for m in self._right.finditer(text) if _RIGHT.match(text, m.end()))
 
     def _leading(self, text: str, ended: bool, *, pure: bool = False) -> Answer | None:

@@ -165,7 +165,7 @@ class GrammarMass(PrimitiveVerifier):
             cache.note(self._ids(sequence)[0])
 
     def _usage(self, total: int, known: int) -> Usage:
-        """Of one text, read once: both distributions come from the same logits."""
+        """Usage of one text, read once: both distributions come from the same logits."""
         shape = self.generator.engine.shape
         new = total - known
         usage = Usage(

@@ -77,7 +77,7 @@ class ReadOnce:
                 del self._values[name]
 
     def _recall(self, names: abc.Sequence[bytes]) -> dict[bytes, float]:
-        """What is remembered; it moves to the end of what will be forgotten."""
+        """Recall the values of these names; they will now be forgotten last."""
         known = {}
         with self._lock:
             for name in names:

@@ -41,7 +41,7 @@ class RecordedRule(AnswerRule):
 
 
 def read_recorded(sequence: Sequence, name: str, fields: str) -> Score:
-    """What was recorded with a sample under a name. fields: what maps it. InputError where there is none."""
+    """Read the record of a sample under a name; InputError where there is none. fields: names the mapping."""
     if name not in sequence.scores:
         raise InputError(
             f"a sample of problem {sequence.prompt.problem_id!r} has no recorded {name!r}; map it where the pool is "

@@ -72,7 +72,7 @@ def _expectation() -> str:
 
 
 def _find(name: str, where: str) -> Any:
-    """What a name stands for; InputError for one that nothing has."""
+    """Find the rule of a name; InputError where there is none."""
     target = RULES.get(name, name)
     module, colon, attribute = target.partition(":")
     if not (module and colon and attribute):
@@ -96,7 +96,7 @@ def _find(name: str, where: str) -> Any:
 
 
 def _make(make: Any, name: str, where: str, options: dict[str, Any]) -> AnswerRule:
-    """What a class or function makes of the options."""
+    """Make a rule by a class or function, with the options."""
     try:
         takes = inspect.signature(make).parameters
     except (TypeError, ValueError):

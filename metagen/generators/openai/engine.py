@@ -411,7 +411,7 @@ class OpenAIEngine:
     def _build_answer(
         self, ids: tuple[int, ...] | None, samples: list[Sample], counts: list[Counts]
     ) -> Generated:
-        """With ids they are what is counted: the prefix that budgets see is never what a server says it is."""
+        """Join samples and counts. With ids the prefix is counted by them: budgets never see a server's count of it."""
         prompts = {c.prompt for c in counts}
         told = prompts.pop() if len(prompts) == 1 else None
         prefilled = [None if c.prompt is None or c.cached is None else c.prompt - c.cached for c in counts]

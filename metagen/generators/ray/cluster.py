@@ -81,7 +81,7 @@ def connect(address: str | None = None) -> Iterator[Any]:
 
 
 def find_dead_part(ray: Any) -> str | None:
-    """What of Ray has ended on this machine, so that no replica can start any more; None as far as is known.
+    """The part of Ray that has ended on this machine, so that no replica can start; None as far as is known.
 
     It may wait for an answer of the cluster.
     """

@@ -102,7 +102,7 @@ class Joint:
             self._go_on(g, rows[own], step, None if confidences is None else confidences[own], gone, over)
 
     def _hidden_states(self, g: Generation, hidden: Tensor | None, first: Ints) -> Tensor | None:
-        """Of the prefix at a search's first step, of its rows from then on."""
+        """Hidden states of the prefix at a search's first step, and of its rows from then on."""
         if g.search is None or not g.search.wants_hidden:
             return None
         if g.hidden is not None:

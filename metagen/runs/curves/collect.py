@@ -102,7 +102,7 @@ def _note_unverified(part: plan.Part) -> Iterator[Note]:
 
 
 def _add_critique_costs(result: StudyResult, study: Study) -> StudyResult:
-    """With what recorded critiques take, where samples were recorded: such scores cost a run nothing."""
+    """Add the cost of recorded critiques, where samples were recorded: such scores cost a run nothing."""
     from metagen.runs.curves.recorded import add_critique_costs
 
     generators = study.experiment.generators

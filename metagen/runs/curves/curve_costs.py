@@ -211,7 +211,7 @@ class _Pool:
 def _part_costs(
     directory: RunDirectory, table: pa.Table, part: str, ns: abc.Sequence[int], count: int
 ) -> dict[str, Floats]:
-    """What a part of a pool is expected to spend, [len(ns), problems]."""
+    """The cost that a part of a pool is expected to have, [len(ns), problems]."""
     rows = table.filter(pc.field("part") == part)
     sizes, columns = np.asarray(rows["n"].to_numpy()), columns_of(directory, rows["place"])
     found = {name: np.full((len(ns), count), np.nan) for name in SPENT}

@@ -78,7 +78,7 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
 
 
 def read_divergence(directory: RunDirectory) -> dict[str, Any]:
-    """What `measure` wrote; nothing where it has not."""
+    """Read the file that `measure` wrote; empty where there is none."""
     path = directory.root / FILE
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -267,7 +267,7 @@ def _score(setup: Setup, by: str, every: abc.Sequence[tuple[Problem, list[Sequen
 
 
 def _gather(setup: Setup, work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Some at a time, in order; after an error none of the others is begun."""
+    """Await the work, some at a time, and return the results in order. After an error nothing more is begun."""
     every, found = list(work), dict[int, T]()
     waiting = iter(enumerate(every))
 

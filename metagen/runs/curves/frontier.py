@@ -266,7 +266,7 @@ def bootstrap_weights(problems: int, resamples: int, seed: int) -> Floats:
 
 
 def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:
-    """What a comparison at this cost lacks: curves whose cost is unknown or zero."""
+    """Name the curves that a comparison at this cost lacks, because their cost is unknown or zero."""
     notes = []
     fine = {c.name for c in curves_with_cost(result, cost)}
     pairs = zip(result.curves, _enough(result), strict=True)

@@ -106,7 +106,7 @@ def _tune_single_samples(data: Mapping[str, Any], experiment: Experiment, spec: 
 
 
 def _settings_to_try(experiment: Experiment, models: list[str], spec: StudySpec) -> tuple[Setting, ...]:
-    """As written, and at the temperatures that other strategies try, so that their pools serve this one too."""
+    """The setting as written, and the temperatures that other strategies try: their pools serve this one too."""
     assert spec.development is not None
     others = [
         one for tried in spec.development.settings.values() for one in tried if set(one) == {_TEMPERATURE}

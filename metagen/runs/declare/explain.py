@@ -117,7 +117,7 @@ def _expectation(error: ErrorDetails, owner: type | None, path: Path, value: Any
 
 
 def _requirement(owner: type | None, path: Path) -> str:
-    """What a missing field should have been."""
+    """The value that a missing field should have had, in words."""
     if owner is not None and issubclass(owner, BaseModel) and path[-1] in owner.model_fields:
         notes = owner.model_fields[str(path[-1])].metadata
         return next((note.what for note in notes if isinstance(note, Expects)), "a mapping")

@@ -283,5 +283,5 @@ def _relative(file: Path, path: Path | None) -> str:
 
 
 def _quote(word: str) -> str:
-    """As YAML, which reads JSON's quotes."""
+    """Quote a word for YAML, which reads JSON's quotes."""
     return word if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./+-]*", word) else json.dumps(word)

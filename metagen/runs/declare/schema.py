@@ -55,7 +55,7 @@ def read_source(path: str | Path, *, sets: Sequence[str] = (), limit: int | None
 
 @contextmanager
 def locate_errors(source: Source) -> Iterator[None]:
-    """What is raised inside about a part of the experiment names its place in the file."""
+    """Errors about a part of the experiment that are raised inside name its place in the file."""
     try:
         yield
     except InputError as error:

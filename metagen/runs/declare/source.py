@@ -355,7 +355,7 @@ class _Converter:
         return merged | result
 
     def _merge(self, node: yaml.Node, path: Path) -> Iterator[dict[str, Any]]:
-        """What `<<` brings in: a mapping, or a list of them, of which the first wins."""
+        """Read the mappings that `<<` brings in: one, or a list of them, of which the first wins."""
         for part in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if isinstance(part, yaml.MappingNode):
                 yield self.value(part, path)

@@ -156,7 +156,7 @@ class TemperatureSpec(Spec):
     task: Data | None = None
 
     def settings_of(self, model: str) -> list[tuple[Place, Setting]]:
-        """What is set of a model, with the place of each in this section."""
+        """The settings of a model, each with its place in this section."""
         return [
             *((("values", at), {"temperature": value}) for at, value in enumerate(self.values)),
             *((("adapters", at), setting) for at, setting in enumerate(self.adapters)),

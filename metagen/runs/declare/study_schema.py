@@ -57,7 +57,7 @@ def dump(study: Study) -> str:
 
 
 def _resolve_paths(spec: StudySpec, experiment: Experiment, context: Context) -> StudySpec:
-    """With the paths of other problems made absolute, as those of the experiment are."""
+    """Make the paths of other problems absolute, as those of the experiment are."""
     found = {}
     for name in ("development", "temperature"):
         part = getattr(spec, name)
@@ -211,7 +211,7 @@ class _Checks:
     def _check_options(
         self, section: registry.Section, kind: str, setting: Mapping[str, Any], path: Place
     ) -> Iterator[Fault]:
-        """Every option that a part of another package does not take; of the others their definitions say it."""
+        """Report every option that a part of another package does not take; for metagen's own, definitions do so."""
         if not registry.external(section, kind):
             return
         takes = registry.parameters(section, kind)

@@ -132,7 +132,7 @@ def _spread(ids: Sequence[str], most: int) -> list[str]:
 
 
 def _summary(problem: Examined) -> Iterator[str]:
-    """What the most frequent answer of each pool was, and what each search returned at its largest n."""
+    """The most frequent answer of each pool, and the answer of each search at its largest n."""
     for pool in problem.pools:
         if pool.configuration is None:
             answer = next((v.key for v in pool.votes if v.correct == pool.voted), "no answer")

@@ -250,7 +250,7 @@ def _panel_title(title: str, panel: str) -> str:
 
 
 def _add_title(svg: str, title: str) -> str:
-    """With a title of its own, which stands first in it."""
+    """Put a title into the picture, as its first element."""
     end = svg.index(">") + 1
     return f"{svg[:end]}<title>{html.text(title)}</title>{svg[end:]}"
 

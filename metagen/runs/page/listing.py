@@ -218,7 +218,7 @@ def _size(path: Path) -> int:
 
 
 def _modification_time(path: Path) -> float:
-    """When a file was last written; 0 for one that is not, or no longer, there."""
+    """The time at which a file was last written; 0 if there is no such file."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

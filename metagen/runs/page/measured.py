@@ -125,7 +125,7 @@ def breakdown(result: StudyResult) -> Section:
 
 
 def tuning_section(result: StudyResult) -> Section:
-    """What was tried on development problems, and what was frozen."""
+    """The settings that were tried on development problems, and those that were frozen."""
     found = [
         (
             t.model,

@@ -129,7 +129,7 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
 
 
 def _duration(state: State) -> str:
-    """How long the last call took, if it made anything; of a run without an end nobody has noted that."""
+    """The time of the last call, in words, if it made anything; a run that did not end may not have noted it."""
     shared = f", {state.cached:,} records from the cache" if state.cached else ""
     if state.status in ("running", "interrupted"):
         return shared + (f", {duration(state.seconds)} in the last call" if state.seconds else "")
@@ -271,7 +271,7 @@ def _notes(state: State, results: Results) -> Text:
 
 
 def _partial_pools(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:
-    """What only some problems have samples for: n, how many of them, of how many; of each generator by itself."""
+    """Sizes of pool that only some problems have, such as `n = 8`: how many problems have it, and of how many."""
     pools: dict[str, dict[int, int]] = {}
     for m in measured:
         if m.how != "direct":

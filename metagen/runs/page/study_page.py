@@ -220,7 +220,7 @@ def _methods(result: StudyResult) -> list[str]:
 
 
 def _explain_worth(problems: int) -> str:
-    """How the worth of what is picked is measured."""
+    """Explain how the accuracy of a picked configuration is measured."""
     if problems < FEW:
         return (
             "What is picked as the best on these problems has the mean that it has on them: fewer than "

@@ -281,7 +281,7 @@ def _too_little(candidates: abc.Sequence[_Candidate], budgets: Mapping[str, floa
 
 
 def _pick(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
-    """What is picked of these, and its worth on problems that it was not picked on; of few problems as measured.
+    """Pick one of these, and measure it on problems that had no say in the choice; if they are few, on all.
 
     rows: [configurations, problems], cheapest first.
     """

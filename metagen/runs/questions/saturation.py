@@ -109,7 +109,7 @@ def n_reaching(ns: Floats, means: Floats, part: float = PART) -> float:
 
 
 def find_saturations(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
-    """Of every voting curve that has an independent pool."""
+    """The saturation of every voting curve that has an independent pool."""
     every = (
         saturation(result, c)
         for c in result.curves

@@ -154,7 +154,7 @@ class Pool:
 
     @classmethod
     def of_outcome(cls, candidates: abc.Sequence[Record], line: Cell, outcome: Record, salt: str) -> Pool:
-        """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
+        """The samples of a configuration that ran by itself, and its choice. candidates: at least one row."""
         same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
         chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
         return replace(cls.of(candidates, (), salt, ()), choices=tuple(chosen), configuration=line.name)

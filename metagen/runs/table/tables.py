@@ -211,7 +211,7 @@ class ProblemRows:
         return {"problem": self.problem.id, "place": self.place, "level": self.problem.level}
 
     def question(self) -> None:
-        """What is asked; the salt is what breaks the ties of votes."""
+        """Add the row of the problem. Its salt breaks the ties of votes."""
         prompt = self.problem.prompt
         text = (
             prompt.text

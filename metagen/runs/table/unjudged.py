@@ -14,7 +14,7 @@ from metagen.runs.table.tables import parts
 
 
 def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
-    """Of each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
+    """For each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
     missing: Counter[tuple[str, str]] = Counter()
     unread: Counter[str] = Counter()
     scores: Counter[str] = Counter()
@@ -42,7 +42,7 @@ def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
 
 
 def ungraded_lines(directory: RunDirectory) -> Iterator[Text]:
-    """Of each generator or configuration: the samples that the grader could not judge."""
+    """For each generator or configuration: the samples that the grader could not judge."""
     for table, column in (("candidates", "generator"), ("outcomes", "configuration")):
         path = directory.table(table)
         # Runs of earlier versions do not tell.

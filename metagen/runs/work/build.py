@@ -384,7 +384,7 @@ def _enough(
 
 
 def _check_bounds(generators: Mapping[str, Generator], budget: Budget | None, problem: Problem) -> None:
-    """Every generator knows its worst case in what the budget limits, going by the first problem."""
+    """Check that every generator knows its worst case in all that the budget limits, on the first problem."""
     limits = {d: getattr(budget, d) for d in DIMENSIONS if getattr(budget, d, None) is not None}
     for name, generator in generators.items():
         if not limits or not isinstance(generator, Primitive):

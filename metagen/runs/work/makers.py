@@ -39,7 +39,7 @@ class Makers:
 
     @classmethod
     def of_run(cls, directory: RunDirectory) -> Self:
-        """Those that a run has noted; none where it noted nothing."""
+        """The makers that a run has noted; none where it noted nothing."""
         try:
             known = json.loads(directory.environment.read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
@@ -79,7 +79,7 @@ def _name_fingerprints(setup: Setup) -> Iterator[tuple[str, str]]:
 
 
 def _fingerprints(part: Any) -> Iterator[str]:
-    """What the records of a part bear, if it leaves any by itself."""
+    """The fingerprints in the records of a part, if it leaves any by itself."""
     if isinstance(part, PrimitiveVerifier):
         yield part.records
     fingerprint = getattr(part, "fingerprint", None)

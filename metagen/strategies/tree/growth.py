@@ -54,7 +54,7 @@ class Expansion:
         self.scores = [None] * len(self.sequences)
 
     def unscored_sequences(self) -> list[Sequence]:
-        """What is new and not empty, each once."""
+        """The new sequences that are not empty, each once."""
         before = len(self.node.sequence.text)
         new = {draw_key(s): s for s in self.sequences if s.text[before:].strip()}
         return [s for key, s in new.items() if key not in self.known]

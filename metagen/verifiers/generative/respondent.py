@@ -67,7 +67,7 @@ class Respondent(Part, ABC):
         return tuple(sorted({token for folder in folders for token in special_tokens(folder)}))
 
     def judge_prompt(self, prompt: Prompt) -> Prompt:
-        """What the judge's own words are a completion of, from the prompt of its question."""
+        """The prompt that the judge completes, made of the prompt of its question."""
         return prompt
 
     @property

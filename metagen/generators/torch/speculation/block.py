@@ -56,7 +56,7 @@ class Block:
         return np.tile(self.rows, self.drafts)
 
     def allowed_tokens(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
-        """Of lines [n] and places [n]: those [K] that a grammar holds, and the tokens [K, V] that it allows."""
+        """Which of the lines [n] and places [n] a grammar holds, [K], and the tokens that it allows there, [K, V]."""
         if not self.masks:
             return None
         keys = list(zip(lines.tolist(), places.tolist(), strict=True))

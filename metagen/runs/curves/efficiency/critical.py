@@ -81,7 +81,7 @@ def longest(graph: Graph, seconds: ArrayLike) -> Path:
 
 
 def _end_times(graph: Graph, each: Floats) -> tuple[Floats, Ints]:
-    """When each call ends, and which of those that it waited for was the last to end: −1 for none."""
+    """The time at which each call ends, and the call that it waited for and that ended last: −1 for none."""
     end, before = np.zeros(len(graph)), np.full(len(graph), -1, dtype=np.int64)
     # The last to end of all calls so far, and of those of a lesser depth than the present one.
     latest = lesser = -1

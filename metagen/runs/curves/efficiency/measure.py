@@ -96,7 +96,7 @@ def measure(
 
 
 def read_spending(directory: RunDirectory) -> list[dict[str, Any]]:
-    """What each generator and verifier of a run spent, each record once; nothing where there is no journal.
+    """Read the usage of each generator and verifier of a run, each record once; empty without a journal.
 
     wasted: tokens that were computed beyond those accounted for; None where that is not told, `partly` where it is told
     of a part.

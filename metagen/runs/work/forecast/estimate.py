@@ -450,7 +450,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _add_seconds(found: Estimate, pace: Pace | None) -> Estimate:
-    """With the seconds that its samples take at this pace."""
+    """Add the seconds that the samples take at this pace."""
     calls = sum(part.calls for part in found.parts if part.role == "generation")
     if pace is None or not calls:
         return found

@@ -27,7 +27,7 @@ class Pace:
 
     @classmethod
     def of_probe(cls, trial: Trial) -> Pace:
-        """That of a probe, which fills the engines' batches less than a run does."""
+        """The pace of a probe, which fills the engines' batches less than a run does."""
         how = (
             f"seconds: at the pace of a probe of {trial.problems:,} problems, {trial.samples:,} samples in "
             f"{trial.seconds:.1f} s; many problems at once are usually faster"
@@ -36,7 +36,7 @@ class Pace:
 
     @classmethod
     def of_runs(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:
-        """That of the first run which made something in its last call, with all of these generators."""
+        """The pace of the first run whose last call made something, with all of these generators."""
         for book in books:
             directory = RunDirectory(book.path.parent)
             try:

@@ -243,7 +243,7 @@ async def gather(
 
 
 async def _unwrap(answer: Awaitable[Any]) -> Any:
-    """What a driver says, or the error that it met."""
+    """Return the answer of a driver, or raise the error that it met."""
     found = await answer
     if isinstance(found, Fault):
         raise found.error()
