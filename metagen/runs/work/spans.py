@@ -90,7 +90,7 @@ class Spender:
     wasted: int | None
     partly: bool = False
     physical: Usage = field(default_factory=Usage)
-    lost_attempts: int = 0
+    lost: int = 0
     flops_share: float = 0.0
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
