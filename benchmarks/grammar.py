@@ -56,7 +56,7 @@ def _masks(constraints: Any, grammar: Grammar) -> tuple[float, int]:
         held: list[Held] = [constraints.matcher(grammar) for _ in range(ROWS)]
         for _ in range(TOKENS):
             for matcher in held:
-                matcher.forced()
+                matcher.forced_tokens()
             allowed, _ = masks(held, [None] * ROWS)
             picked = (rng.random(allowed.shape) * allowed).argmax(1)
             for matcher, token in zip(held, picked.tolist(), strict=True):

@@ -277,7 +277,7 @@ class Simulation:
         replica.running.discard(request)
         replica.free += request.samples
         problem, parent, timed = request.problem, request.node, request.timed
-        self.call("router", timed, self.router.ended, replica.name, request.samples)
+        self.call("router", timed, self.router.release, replica.name, request.samples)
         for _ in range(request.samples):
             step = next(self.steps)
             child = Node(parent.ids + (step,) * STEP, (*parent.path, step))

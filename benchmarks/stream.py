@@ -87,7 +87,7 @@ def run_peak(count: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "stream.yaml"
         file.write_text(YAML.format(count=count))
-        with build.opened(schema.load(file)) as setup:
+        with build.open_setup(schema.load(file)) as setup:
             state = runner.run(setup, RunDirectory.at(Path(folder) / "run"))
         assert state.samples == count, state
     return _peak()

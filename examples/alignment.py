@@ -31,7 +31,7 @@ from metagen.generators.models.recipes import Tilted
 from metagen.runs.curves.ratios import Law, kl_by_problem
 from metagen.runs.questions.alignment.pools import ladder, mean_of
 from metagen.runs.questions.alignment.shown import exact_plot, exact_table, number
-from metagen.runs.words import difference, rated
+from metagen.runs.words import difference, with_interval
 from metagen.tasks.base import Problem
 
 BASE, LARGER, JUDGE = "tiny-0.5m", "tiny-2m", "tiny-prm"
@@ -137,7 +137,7 @@ def row(name: str, gone: str, bound: str, won: np.ndarray, plain: np.ndarray) ->
         name,
         gone,
         bound,
-        rated(*mean_of(won, support=SHARES)),
+        with_interval(*mean_of(won, support=SHARES)),
         difference(gain.estimate, gain.low, gain.high),
     ]
     return f"| {' | '.join(cells)} |"

@@ -24,7 +24,7 @@ VERIFIERS = ("last", "min", "mean", "product", "orm", "weak")
 
 def main(run: str) -> None:
     directory = RunDirectory(Path(run))
-    lines = directory.finished().lines
+    lines = directory.final_state().lines
     pools = {name: Pool.of(directory, name) for name in dict.fromkeys(line.generator for line in lines)}
     for part in (accuracies, by_level, differences, over_optimised, aucs):
         print("\n".join(part(pools, lines)), end="\n\n")

@@ -46,7 +46,7 @@ from metagen.strategies.tree.node import Tree
 from metagen.strategies.tree.treefinement import Treefinement
 from metagen.strategies.universal import UniversalSelfConsistency
 from metagen.tasks.programs.task import PROGRAM, ProgramTask, interpret
-from metagen.tasks.programs.trace import untraced
+from metagen.tasks.programs.trace import strip_comments
 from metagen.tasks.programs.verifier import PublicExamples, corrector_prompt
 from metagen.verifiers.code.codet import dual_agreement
 from metagen.verifiers.utility.edit import EditSimilarity
@@ -401,7 +401,7 @@ class Programs:
         trajectory = asyncio.run(chain.trajectory(mg.Sequence.of(self.mended.prompt), scope))
         texts: dict[str, str] = {}
         for k, one in enumerate(trajectory.rounds):
-            texts[f"correction {k}" if k else "program"] = untraced(one.candidate.sequence.text)
+            texts[f"correction {k}" if k else "program"] = strip_comments(one.candidate.sequence.text)
             if one.remark is not None:
                 texts[f"fails {k + 1}"] = one.remark.text or ""
         graph: nx.DiGraph[str] = nx.DiGraph(pairwise(texts))
@@ -450,7 +450,7 @@ class Programs:
 
 def body(program: str) -> str:
     """What a program does, in short."""
-    lines = untraced(program).splitlines()[1:]
+    lines = strip_comments(program).splitlines()[1:]
     return "; ".join(re.sub(r"^x=|^return | for \w in x", "", line.strip()) for line in lines)
 
 

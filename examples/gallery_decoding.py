@@ -457,7 +457,7 @@ class Atlas:
         matcher = tokenizer.constraints().matcher(mg.Grammar.json(schema))
         counts, names = [], []
         for token in (*engine.encode(text), engine.ends[0]):
-            counts.append(int(matcher.allowed().sum()))
+            counts.append(int(matcher.allowed_tokens().sum()))
             names.append(engine.decode([token]))
             matcher.consume([token])
         return mask_bars(names, counts, engine.vocabulary, title="What a JSON schema leaves at each place")
@@ -471,7 +471,7 @@ class Atlas:
         kept, dropped = Boundaries(texts).heal(ids)
         forced = ForcedBytes(Boundaries(texts), b"".join(texts[i] for i in dropped))
         typed, before = (distributions(engine, some, [len(some) - 1])[0] for some in (ids, kept))
-        healed = np.where(forced.allowed(), before, 0.0)
+        healed = np.where(forced.allowed_tokens(), before, 0.0)
         healed /= healed.sum()
         best = [*np.argsort(-typed, kind="stable")[:6].tolist()]
         best += [i for i in np.argsort(-healed, kind="stable").tolist() if i not in best][:6]

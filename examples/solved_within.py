@@ -39,7 +39,7 @@ class Spent:
 def spent(run: Path) -> dict[str, Spent]:
     """By strategy, the problems in one order."""
     directory = RunDirectory(run)
-    names = {line.name: line.strategy for line in directory.finished().lines}
+    names = {line.name: line.strategy for line in directory.final_state().lines}
     columns = ["problem", "level", "configuration", "correct", "generated", "flops"]
     rows = sorted(read(run / "outcomes.parquet", columns).to_pylist(), key=lambda row: str(row["problem"]))
     found = {}

@@ -25,7 +25,7 @@ from metagen.runs.table.tables import read
 
 def study(run: Path) -> Figure:
     """Who solves most within a budget, where strategies begin anew until they accept; else all, by what they cost."""
-    lines = {line.name: line for line in RunDirectory(run).finished().lines}
+    lines = {line.name: line for line in RunDirectory(run).final_state().lines}
     if all(line.kind == "rejection" for line in lines.values()):
         return within(run)
     return compared(run, {name: line.kind for name, line in lines.items()})

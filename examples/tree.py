@@ -40,7 +40,9 @@ def main(folder: str = "runs/trees") -> None:
             tree = search.tree(PROBLEM, seed=7)
             tokens = Usage.sum(node.cost for node in tree).generated
             last = tree.chosen.text.strip().rpartition("\n")[2]
-            print(f"{name}: {last} by {len(tree)} nodes, {len(tree.finished())} finished, {tokens} tokens")
+            print(
+                f"{name}: {last} by {len(tree)} nodes, {len(tree.finished_leaves())} finished, {tokens} tokens"
+            )
             out.mkdir(parents=True, exist_ok=True)
             save(tree_diagram(tree.graph(), title=name), out / name.lower())
     print(f"Pictures in {out}")

@@ -58,7 +58,7 @@ class Attempt:
         """It is known to have cost nothing, such as a connection that was refused."""
         self._close("free")
 
-    def answered(self) -> None:
+    def mark_answered(self) -> None:
         """All that it cost stands with the items that ended; the others cost nothing."""
         self._close("answered")
 
@@ -95,7 +95,7 @@ class Call(Protocol):
     #: The caller's.
     loop: asyncio.AbstractEventLoop
 
-    def made(self, i: int) -> Made:
+    def record_place(self, i: int) -> Made:
         """Where the record of an item belongs."""
 
     def at_worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
@@ -142,7 +142,7 @@ class Attempts:
         self._clock, self._current = time.monotonic(), CURRENT.set(self)
         return execute()
 
-    def refused(self, error: InputError) -> None:
+    def note_refusal(self, error: InputError) -> None:
         """What the user can mend is found before anything is computed; what a plug-in did, nobody knows."""
         self._free = not isinstance(error, PluginError)
 
@@ -200,9 +200,9 @@ class Attempts:
 
     async def _write(self, one: _Try, charge: Usage) -> None:
         """Put an attempt on disk, before it begins."""
-        items = [self._call.made(self.misses[p]) for p in one.places]
+        items = [self._call.record_place(self.misses[p]) for p in one.places]
         several = None if len(items) == 1 else {"items": [(content.hex(), n) for *_, content, n in items]}
-        made = items[0] if items else self._call.made(self.misses[0])
+        made = items[0] if items else self._call.record_place(self.misses[0])
         key, began = uuid.uuid4().bytes, time.time()
         one.row = Row(key, *made, several, charge, one.worst, status="open", limit=ATTEMPT, started=began)
         try:
@@ -257,8 +257,8 @@ class Attempts:
             left.update(one.places)  # the last attempt is the one that has answered
             if (lost or not one.places) and one.state == "open":
                 total = _plus(total, one.charge, len(lost) / len(one.places) if lost else 1.0)
-                made = self._call.made(self.misses[lost[0] if lost else 0])
-                row = _lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
+                made = self._call.record_place(self.misses[lost[0] if lost else 0])
+                row = _to_lost(one.row.key if one.row else b"", made, one.worst, len(lost), time.time())
                 self._call.place.problem.history.rows.append(row)
         return total
 
@@ -304,7 +304,7 @@ def recall(place: Place) -> None:
         problem.history.rows += [one for one, _ in found]
     at: Place | None = place
     while at is not None:
-        for one in at.opened:
+        for one in at.own_accounts:
             if problem.id not in one.recalled:
                 one.recalled.add(problem.id)
                 below = f"{at.path}/" if at.path else ""
@@ -314,7 +314,7 @@ def recall(place: Place) -> None:
         at = at.above
 
 
-def lost(journal: Journal, problem: str) -> list[Lost]:
+def lost_attempts(journal: Journal, problem: str) -> list[Lost]:
     """The attempts at a problem that stand in a journal without their items."""
     if ATTEMPT not in journal.limits:
         return []
@@ -342,11 +342,11 @@ def _open(
         if (missing or not items) and row.status == "open":
             made = (row.problem, row.path, row.kind, row.by, row.content, row.index)
             charge = _plus(ZERO, amounts(row.usage), missing / len(items) if items else 1.0)
-            yield _lost(row.key, made, row.physical, missing, row.started), charge
+            yield _to_lost(row.key, made, row.physical, missing, row.started), charge
 
 
-def _lost(key: bytes, made: Made, worst: Usage, items: int, started: float) -> Lost:
-    """What of it is unknown: all that may be more than nothing."""
+def _to_lost(key: bytes, made: Made, worst: Usage, items: int, started: float) -> Lost:
+    """The attempt as a `Lost`, with every amount that may be more than nothing."""
     tokens = None if any(getattr(worst, name) != 0 for name in _TOKENS) else 0
     known: dict[str, Any] = dict.fromkeys(_TOKENS, tokens)
     known |= {"money": 0 if worst.money == 0 else None, "calls": items}

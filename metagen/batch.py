@@ -77,8 +77,8 @@ async def run(
 
     for i, stage in enumerate(stages):
         going = [k for k in range(len(items)) if k not in refusals]
-        at_once = not _bound(place, stage) or _fit(place, (stage.worst(items[k]) for k in going))
-        if at_once and not any(_bound(place, later) for later in stages[i + 1 :]):
+        at_once = not _is_limited(place, stage) or _fit(place, (stage.worst(items[k]) for k in going))
+        if at_once and not any(_is_limited(place, later) for later in stages[i + 1 :]):
             await _together(place, [through(k, stages[i:]) for k in going])
             break
         if at_once:
@@ -97,7 +97,7 @@ async def _together(place: Place, work: list[Coroutine[Any, Any, None]]) -> None
         await place.problem.history.gather(*work)
 
 
-def _bound(place: Place, stage: Stage[Any, Any]) -> bool:
+def _is_limited(place: Place, stage: Stage[Any, Any]) -> bool:
     """Whether there is a limit that the stage uses up."""
     return any(limit != "generated" or stage.generates for limit in place.left().divisible)
 

@@ -142,7 +142,7 @@ def _wrap(given: Any, promised: Any) -> Any:
                     raise _fault(
                         name, given, f"returned {show(made)} at once; it is awaited: write async def"
                     )
-                return _keep(name, given, await made, hint, _bound(promised, self, *args, **named))
+                return _keep(name, given, await made, hint, _bind_promise(promised, self, *args, **named))
 
     else:
         yields = get_origin(hint) in (Iterator, Iterable)
@@ -153,7 +153,7 @@ def _wrap(given: Any, promised: Any) -> Any:
                 return _items(name, given, hint, self, *args, **named)
             with blamed(name, given):
                 made = given(self, *args, **named)
-                return _keep(name, given, made, hint, _bound(promised, self, *args, **named))
+                return _keep(name, given, made, hint, _bind_promise(promised, self, *args, **named))
 
     watched = wraps(given)(watched)
     watched.__promised__ = promised
@@ -173,7 +173,7 @@ def _items(name: str, given: Any, hint: Any, /, *args: Any, **named: Any) -> Ite
             yield item
 
 
-def _bound(promised: Any, /, *args: Any, **named: Any) -> Broken | None:
+def _bind_promise(promised: Any, /, *args: Any, **named: Any) -> Broken | None:
     """The promise of a method, of these arguments."""
     promise: Promise | None = getattr(promised, "__promise__", None)
     if promise is None:
@@ -183,10 +183,10 @@ def _bound(promised: Any, /, *args: Any, **named: Any) -> Broken | None:
     return lambda result: promise(result, given.arguments)
 
 
-def called(
+def call(
     owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
 ) -> Any:
-    """What a function that `owner` was given returns: as the hint says, and by no means `broken`."""
+    """Call a function that `owner` was given. Its result must be as the hint says, and not `broken`."""
     if ours(function):
         return function(*args)
     name = f"the function {_name(function)!r} of {type(owner).__name__}"
@@ -194,10 +194,10 @@ def called(
         return _keep(name, function, function(*args), hint, broken)
 
 
-async def answered(
+async def call_or_await(
     owner: object, function: Callable[..., Any], *args: Any, hint: Any = Any, broken: Broken | None = None
 ) -> Any:
-    """`called` for a function that may be async; a plain one runs in a thread."""
+    """`call` for a function that may be async; a plain one runs in a thread."""
     if ours(function):
         made = function(*args)
         return await made if inspect.isawaitable(made) else made
@@ -265,7 +265,7 @@ def _fault(name: str, function: object, what: str) -> PluginError:
     return PluginError(f"{name} ({place(function)}) {what}")
 
 
-def told(error: BaseException) -> str:
+def traceback_of(error: BaseException) -> str:
     """The traceback of what a plug-in raised, from its own code on; empty where it raised nothing."""
     cause = error.__cause__
     if not isinstance(error, PluginError) or cause is None:
@@ -344,10 +344,10 @@ def checked(function: F, *, first: bool = False) -> F:
 
 def explained(function: F) -> F:
     """The function; where it breaks, InputError for arguments that are not as annotated. It costs nothing else."""
-    wrapped: Any
+    wrapper: Any
     if inspect.iscoroutinefunction(function):
 
-        async def wrapped(*args: Any, **named: Any) -> Any:
+        async def wrapper(*args: Any, **named: Any) -> Any:
             try:
                 return await function(*args, **named)
             except Exception as error:
@@ -356,14 +356,14 @@ def explained(function: F) -> F:
 
     else:
 
-        def wrapped(*args: Any, **named: Any) -> Any:
+        def wrapper(*args: Any, **named: Any) -> Any:
             try:
                 return function(*args, **named)
             except Exception as error:
                 _explain(function, args, named, error)
                 raise
 
-    return cast(F, wraps(function)(wrapped))
+    return cast(F, wraps(function)(wrapper))
 
 
 def _explain(
@@ -385,7 +385,7 @@ def _look(
     error: Exception | None = None,
 ) -> None:
     """ArgumentError for the first argument that is not as annotated, and for those that are missing or too many."""
-    known = _known(function)
+    known = _accepted_classes(function)
     classes = (*map(type, args), *named, *map(type, named.values()))
     if error is None and classes in known:
         return
@@ -420,7 +420,7 @@ def _look(
 
 
 @cache
-def _known(function: Callable[..., Any]) -> set[tuple[object, ...]]:
+def _accepted_classes(function: Callable[..., Any]) -> set[tuple[object, ...]]:
     """Classes of arguments, and names of those by name, that a function was found to take whatever they hold."""
     return set()
 

@@ -227,7 +227,7 @@ class Account:
             return self._take(Grant(items, need))
         k = _largest(0, items - 1, lambda k: self._misfit(worst(k, None)) is None)
         if k > 0:
-            account, i = self._bound(worst(k + 1, None))
+            account, i = self._first_limit(worst(k + 1, None))
             return self._take(Grant(k, worst(k, None), None, DIMENSIONS[i], account))
         need = worst(1, None)
         for account in self._path:
@@ -235,13 +235,13 @@ class Account:
                 raise _Blocked(account)
         cap = _largest(0, most - 1, lambda m: self._misfit(worst(1, m)) is None) if most else 0
         # The limit that binds is the one that one token more would not fit.
-        account, i = self._bound(worst(1, cap + 1) if most else need)
+        account, i = self._first_limit(worst(1, cap + 1) if most else need)
         left = max(0.0, account._free(i))
         if cap:
             return self._take(Grant(1, worst(1, cap), cap, DIMENSIONS[i], account))
         raise BudgetExhausted(DIMENSIONS[i], account._limits[i], need[i], left, account.owner)
 
-    def _bound(self, need: Amounts) -> tuple[Account, int]:
+    def _first_limit(self, need: Amounts) -> tuple[Account, int]:
         """The first limit that `need`, which does not fit, does not fit."""
         misfit = self._misfit(need)
         assert misfit is not None
@@ -260,7 +260,7 @@ class Account:
             if self._path[0] in blocked:
                 return
             # Who rests holds its limit also where somebody earlier is before it at another.
-            held = turn._serve() if blocked.isdisjoint(turn.account._path) else turn._held
+            held = turn._serve() if blocked.isdisjoint(turn.account._path) else turn._holder
             if held is not None:
                 blocked.add(held)
 
@@ -315,8 +315,8 @@ class Turn:
         return self.account._queue
 
     @property
-    def _held(self) -> Account | None:
-        """Where a call that rests between two grants holds back what is later."""
+    def _holder(self) -> Account | None:
+        """The account at which a call that rests between two grants holds back later ones."""
         return self._rest if self._future is None else None
 
     def _serve(self) -> Account | None:

@@ -184,7 +184,7 @@ class CachedJournal:
 
     def __init__(self, own: SQLiteJournal, cache: Cache, count: Count) -> None:
         self._own, self._cache = own, cache
-        self._data = own.bound()
+        self._data = own.bound_digests()
         self._copying: dict[bytes, Row] = {}
         self._copies: set[asyncio.Task[None]] = set()
         self.inflight = own.inflight

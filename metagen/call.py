@@ -106,7 +106,7 @@ class LeafCall:
         self.pending: abc.Sequence[int] = range(len(request.items))
         self.served: list[Row] = []
         #: What the caller had seen, and what it is given to see: numbers of deliveries.
-        self.after, self.delivered = place.problem.history.seen(), list[int]()
+        self.after, self.delivered = place.problem.history.now(), list[int]()
         #: What the journal holds of the pending items, and the journal's version when it was asked.
         self.found: dict[int, Row] = {}
         self.version = 0
@@ -173,7 +173,7 @@ class LeafCall:
         costs = {id(o.usage): o.usage for o in outcomes}
         costs = {key: replace(u, calls=1, seconds=u.seconds or seconds) for key, u in costs.items()}
         rows = [
-            Row(b"", *self.made(i), o.payload, costs[id(o.usage)], o.physical, started=started)
+            Row(b"", *self.record_place(i), o.payload, costs[id(o.usage)], o.physical, started=started)
             for i, o in zip(self.pending, outcomes, strict=True)
         ]
         self.found = dict(enumerate(rows))
@@ -305,7 +305,7 @@ class LeafCall:
             except BudgetExhausted as refusal:
                 late, self.late = refusal, begun.seconds
             except InputError as error:
-                begun.refused(error)
+                begun.note_refusal(error)
                 raise
             finally:
                 try:
@@ -366,9 +366,9 @@ class LeafCall:
     ) -> Row:
         item = self.request.items[i]
         key = self.key(item.content, item.index, limit) if limit else self.keys[i]
-        return Row(key, *self.made(i), payload, usage, physical, status, limit, started)
+        return Row(key, *self.record_place(i), payload, usage, physical, status, limit, started)
 
-    def made(self, i: int) -> Made:
+    def record_place(self, i: int) -> Made:
         """Where the record of an item belongs."""
         item, request = self.request.items[i], self.request
         return self.place.problem.id, self.place.path, request.kind, request.by, item.content, item.index

@@ -56,8 +56,8 @@ class History:
         self.rows: list[Row] = []
         self.deliveries: list[Delivery] = []
 
-    def seen(self) -> Seen:
-        """What the line of work that asks has seen."""
+    def now(self) -> Seen:
+        """All that the asking line of work has seen so far."""
         for known, seen in _SEEN.get():
             if known() is self:
                 return seen
@@ -72,18 +72,18 @@ class History:
 
     def join(self, fork: Seen, ends: Iterable[Seen]) -> None:
         """Go on behind several lines too that began at `fork`, of which these are the ends."""
-        self.go_on(behind(self.seen(), fork, ends))
+        self.go_on(behind(self.now(), fork, ends))
 
     async def gather(self, *work: Coroutine[Any, Any, T]) -> list[T]:
         """Run lines of work side by side, and go on behind all of them: see `Scope.gather`."""
-        fork = self.seen()
+        fork = self.now()
 
         async def guard(one: Coroutine[Any, Any, T]) -> tuple[T | BudgetExhausted, Seen]:
             try:
                 result: T | BudgetExhausted = await one
             except BudgetExhausted as refusal:
                 result = refusal
-            return result, self.seen()
+            return result, self.now()
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -61,7 +61,7 @@ def _row(tag: str, cells: Iterable[str]) -> str:
     return f"<tr>{''.join(f'<{tag} style={CELL}>{cell}</{tag}>' for cell in cells)}</tr>"
 
 
-def folded(summary: str, inside: str) -> str:
+def fold(summary: str, inside: str) -> str:
     """HTML under a line of text that opens it."""
     return f"<details><summary>{text(summary)}</summary>{inside}</details>"
 

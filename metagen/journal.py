@@ -295,13 +295,13 @@ class SQLiteJournal:
         """Ids of the problems that have rows."""
         return [name for (name,) in self._read("SELECT DISTINCT problem FROM rows ORDER BY problem")]
 
-    def bound(self) -> dict[str, bytes]:
+    def bound_digests(self) -> dict[str, bytes]:
         """The digests of the problems that were bound, by id, in the order of ids."""
         return dict(self._read("SELECT id, digest FROM problems ORDER BY id"))
 
     def data(self) -> bytes:
         """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
-        parts: list[str | bytes] = [part for pair in self.bound().items() for part in pair]
+        parts: list[str | bytes] = [part for pair in self.bound_digests().items() for part in pair]
         return digest(*parts)
 
     def since(self, mark: int, most: int) -> tuple[int, list[Columns]]:
@@ -313,7 +313,7 @@ class SQLiteJournal:
         found = self._read(query, (mark, most))
         return (found[-1][0] if found else mark), [tuple(columns) for _, *columns in found]
 
-    def stored(self, problem: str) -> list[Columns]:
+    def stored_rows(self, problem: str) -> list[Columns]:
         """The rows of one problem as they are stored, for `copy`."""
         return self._read("SELECT * FROM rows WHERE problem = ? ORDER BY rowid", [problem])
 
@@ -516,7 +516,7 @@ class SQLiteJournal:
             empty = not self.path.stat().st_size
         log = self._log
         self._check_log(log)
-        told = self._told()
+        told = self._count_acknowledged()
         # Where there is a log, by one that cannot write: the last one that can throws a damaged log away at its end.
         mode = "ro" if self._fixed or (log.exists() and log.stat().st_size) else "rw"
         try:
@@ -561,8 +561,8 @@ class SQLiteJournal:
     def _count(self) -> Path:
         return self.path.with_name(self.path.name + ".count")
 
-    def _told(self) -> int:
-        """How many records were acknowledged, by what stands beside the journal; 0 where that says nothing."""
+    def _count_acknowledged(self) -> int:
+        """Count the acknowledged records by the file beside the journal; 0 where that says nothing."""
         try:
             written, complement = TALLY.unpack(self._count.read_bytes())
         except (OSError, struct.error):

@@ -101,7 +101,7 @@ class _Matcher:
         with self._lock:
             try:
                 for _ in range(2):  # one that somebody else has ended is started again
-                    if (said := self._said(json.dumps(asked).encode() + b"\n")) is not None:
+                    if (said := self._ask(json.dumps(asked).encode() + b"\n")) is not None:
                         return said if said is _LATE else json.loads(said)
                     self.end()
             except BaseException:
@@ -109,7 +109,7 @@ class _Matcher:
                 raise
         raise InputError(f"the process that matches {asked[0]!r} ended by itself; look for what ends it")
 
-    def _said(self, line: bytes) -> Any:
+    def _ask(self, line: bytes) -> Any:
         if self._process is None:
             command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

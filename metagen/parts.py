@@ -40,10 +40,10 @@ def part(cls: type[T]) -> type[T]:
     return made
 
 
-def given(thing: object) -> Iterator[tuple[str, Any]]:
-    """What a part was made with, by name: its fields, and what a constructor of its own takes.
+def arguments_of(thing: object) -> Iterator[tuple[str, Any]]:
+    """The arguments that a part was made with, by name: its fields, and those of a constructor of its own.
 
-    Raises MetagenError for what it does not keep under that name.
+    Raises MetagenError for an argument that it does not keep under its name.
     """
     names = (
         [one.name for one in dataclasses.fields(thing) if one.init] if dataclasses.is_dataclass(thing) else []
@@ -69,7 +69,7 @@ def fingerprint(thing: object, *, recorded: bool = False) -> str:
     would have another name there.
     """
     cls, named = type(thing), []
-    for name, value in given(thing):
+    for name, value in arguments_of(thing):
         if recorded and _nameless(value):
             raise MetagenError(
                 f"{cls.__name__} is made with {name}={show(value)}, which has another name in each process, so that "
@@ -138,7 +138,7 @@ def _repr(self: Any) -> str:
     fields = {one.name: one for one in dataclasses.fields(self)}
     said = [
         f"{name}={value!r}"
-        for name, value in given(self)
+        for name, value in arguments_of(self)
         if fields[name].default is dataclasses.MISSING or value is not fields[name].default
     ]
     return f"{type(self).__name__}({', '.join(said)})"

@@ -64,7 +64,7 @@ class Place:
         return self._order
 
     @property
-    def opened(self) -> tuple[Account, ...]:
+    def own_accounts(self) -> tuple[Account, ...]:
         """The accounts that begin at this place, root first; at the top those above the problem too."""
         accounts = self.account.path if self.account else ()
         above = self.above.account if self.above else None
@@ -87,6 +87,6 @@ class Place:
         place: Place | None = self
         while place is not None:
             place.limited = True
-            if any(account.owner == owner for account in place.opened):
+            if any(account.owner == owner for account in place.own_accounts):
                 return
             place = place.above

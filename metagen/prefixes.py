@@ -24,7 +24,7 @@ class Prefixes:
         # Most samples are never continued, and what nobody asks about need not be sorted in.
         self._noted: list[Iterable[int]] = []
 
-    def known(self, ids: Iterable[int]) -> int:
+    def count_known(self, ids: Iterable[int]) -> int:
         """Tokens at the start of `ids` that are paid for."""
         self._settle()
         data = _pack(ids)

@@ -34,12 +34,12 @@ def digests(*parts: str | bytes) -> Callable[..., bytes]:
     """For many lists that begin with the same parts: `digests(a)(b, c)` is `digest(a, b, c)`."""
     head = blake2b(_frame(parts), digest_size=16)
 
-    def named(*rest: str | bytes) -> bytes:
+    def digest_of(*rest: str | bytes) -> bytes:
         h = head.copy()
         h.update(_frame(rest))
         return h.digest()
 
-    return named
+    return digest_of
 
 
 def _frame(parts: Iterable[str | bytes]) -> bytes:
@@ -385,8 +385,8 @@ class Sequence:
         """Numbers of the tokens so far and of new ones; None where some are unknown."""
         return None if new is None or (old is None and (self.text or self.thought)) else (old or ()) + new
 
-    def rooted(self, prefix: Sequence) -> Sequence:
-        """What this sequence says, as a completion of `prefix`: for what was written under another prompt.
+    def reroot(self, prefix: Sequence) -> Sequence:
+        """This sequence's text as a completion of `prefix`, for a text that was written under another prompt.
 
         Itself, if it extends `prefix` already. Ids, log-probabilities and scores belong to the other prompt and are
         left behind.
@@ -405,7 +405,7 @@ class Sequence:
             thought=_both(prefix.thought, self.thought),
         )
 
-    def scored(self, name: str, score: Score) -> Sequence:
+    def with_score(self, name: str, score: Score) -> Sequence:
         """This sequence with one more score kept in it."""
         return replace(self, scores={**self.scores, name: score})
 
@@ -455,7 +455,7 @@ class Step:
         """As engines are asked for it, and records name it: the mark is read from the text."""
         return self if self.mark is None else replace(self, mark=None)
 
-    def ended(self, before: Sequence, after: Sequence) -> Sequence:
+    def mark_end(self, before: Sequence, after: Sequence) -> Sequence:
         """`after`, which continues `before` by one step: finished, if that step has ended and holds the mark."""
         if self.mark is None or after.finish is not None or len(after.steps) == len(before.steps):
             return after

@@ -44,6 +44,6 @@ class Template:
         return self
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """A text as a part of a template: no place in it is one."""
     return re.sub(r"\{(\w+)\}", r"{{\1}}", text)

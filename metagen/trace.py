@@ -45,12 +45,12 @@ class Trace:
     @property
     def physical(self) -> Usage:
         """What these records took when they were made, and what was lost on the way; None where a part is unknown."""
-        return self._real(row.physical for row in self._made())
+        return self._real(row.physical for row in self._unique_rows())
 
     @property
     def most(self) -> Usage:
         """The same with what was lost at its worst case. None where a record does not know, or nothing bounds it."""
-        return self._real(row.worst if isinstance(row, Lost) else row.physical for row in self._made())
+        return self._real(row.worst if isinstance(row, Lost) else row.physical for row in self._unique_rows())
 
     @property
     def lost(self) -> int:
@@ -59,10 +59,10 @@ class Trace:
 
     def _real(self, usages: Iterable[Usage]) -> Usage:
         # A record took the time that a replay is told.
-        seconds = sum(row.usage.seconds + row.physical.seconds for row in self._made())
+        seconds = sum(row.usage.seconds + row.physical.seconds for row in self._unique_rows())
         return replace(Usage.sum(usages), seconds=seconds)
 
-    def _made(self) -> Iterable[Row]:
+    def _unique_rows(self) -> Iterable[Row]:
         """Each record once, however often it has answered."""
         return {row.key or id(row): row for row in self.rows}.values()
 

@@ -1,7 +1,7 @@
 """Foreign code that a file asks for is imported only if its user has said so.
 
 A file may name `module:attribute`: whoever reads it then runs that code. Programs decide for themselves what they
-read. The command line guards itself (`guarded`): it imports
+read. The command line guards itself (`guard`): it imports
 
 - metagen's own kinds and parts, and those that installed packages bring by entry points;
 - the user's own code: a module on Python's path, below the current directory and in no environment of packages, for a
@@ -53,7 +53,7 @@ _GUARD = _Guard()
 
 
 @contextmanager
-def guarded(home: Path) -> Iterator[None]:
+def guard(home: Path) -> Iterator[None]:
     """Import only what is trusted meanwhile, for files below this directory."""
     before, said = (_GUARD.home, _GUARD.foreign), os.environ.get(VARIABLE)
     _GUARD.home, _GUARD.foreign = home.resolve(), []

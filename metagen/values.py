@@ -220,7 +220,7 @@ def spell(hint: Any, value: object = None) -> str:
     if words := WORDS.get(origin or hint):
         return words
     if origin is Annotated:
-        return said(inner[1:], value) or spell(inner[0], value)
+        return describe(inner[1:], value) or spell(inner[0], value)
     if origin in (Union, UnionType):
         # A number is an integer as well.
         each = [spell(one, value) for one in inner if not (one is int and float in inner)]
@@ -287,8 +287,8 @@ def within(value: Any, notes: Sequence[Any]) -> bool:
     return True
 
 
-def said(notes: Sequence[Any], value: Any = None) -> str | None:
-    """What is noted beside a type, in words: of a value that is too large by far, only that."""
+def describe(notes: Sequence[Any], value: Any = None) -> str | None:
+    """The expectation noted beside a type, in words; for a value beyond its bound, only the bound."""
     for note in notes:
         if isinstance(note, AtMost) and isinstance(value, int) and value > note.value:
             return note.what.removeprefix("expected ")

@@ -13,7 +13,7 @@ from metagen.generators.engine import Evaluated, EvaluateRequest, Generated, Gen
 from metagen.generators.engine import Sample as Drawn
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.tokenizer import Tokenizer
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import watch_evaluation
 from metagen.journal import MemoryJournal
 from metagen.sequence import Sequence
 from metagen.testing import run
@@ -78,7 +78,7 @@ def test_an_engine_without_news_is_an_error_with_the_way_on_and_keeps_what_has_e
         run(lambda s: engine.generator(max_tokens=4).generate(PREFIX, n=2, scope=s), journal=journal)
     assert [row.payload for row in journal.of_problem("law")] == [{"text": "told", "finish": "eos"}]
     with pytest.raises(EngineError, match="no news from"):
-        asyncio.run(evaluated(engine, []))
+        asyncio.run(watch_evaluation(engine, []))
 
 
 def test_an_engine_that_is_slow_and_moves_is_waited_for() -> None:

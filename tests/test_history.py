@@ -266,6 +266,6 @@ def test_a_join_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch, mutant: C
 
 
 def test_pieces_in_turn_that_were_taken_for_side_by_side_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_bound", lambda scope, stage: False)
+    monkeypatch.setattr(batch, "_is_limited", lambda scope, stage: False)
     with pytest.raises(AssertionError):
         test_pieces_that_a_limit_sends_in_turn_wait_for_one_another(Budget(calls=9), 3)

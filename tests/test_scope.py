@@ -856,7 +856,7 @@ class Prefixed:
             return [Outcome({"ids": list(ids)}, Usage(prefilled=k, generated=1)) for k in new]
 
         def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
-            return Usage(prefilled=len(ids) - cache.known(ids), generated=len(positions))
+            return Usage(prefilled=len(ids) - cache.count_known(ids), generated=len(positions))
 
         def remember(rows: list[Row]) -> None:
             for row in rows:

@@ -70,9 +70,9 @@ def test_a_prompts_digest_names_content_and_public_data_and_not_the_id() -> None
 
 def test_values_can_be_members_of_sets() -> None:
     prompt = Prompt("p", text="x", public={"a": [1]})
-    sequence = Sequence(prompt, "y").scored("v", Score(0.5))
+    sequence = Sequence(prompt, "y").with_score("v", Score(0.5))
     assert {prompt, Prompt("p", text="x", public={"a": [1]})} == {prompt}
-    assert len({sequence, Sequence(prompt, "y").scored("v", Score(0.5)), Sequence(prompt, "z")}) == 2
+    assert len({sequence, Sequence(prompt, "y").with_score("v", Score(0.5)), Sequence(prompt, "z")}) == 2
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, math.inf])
@@ -128,7 +128,7 @@ def test_what_masks_left_adds_up_and_is_unknown_where_a_part_is() -> None:
     assert reopen(replace(ended, finish="length")).log_mass == -1.5
     assert (
         begin(ended, Prompt("q", text="y")).log_mass is None
-        and ended.rooted(Sequence.of("y")).log_mass is None
+        and ended.reroot(Sequence.of("y")).log_mass is None
     )
 
 
@@ -140,7 +140,7 @@ def test_confidences_of_tokens_are_kept_as_their_log_probabilities_are() -> None
     assert one.extend("b").token_confidences is None
     assert one.extend("b").extend("c", token_confidences=(1.0,)).token_confidences is None
     assert one != start.extend("a") and one.digest == start.extend("a").digest
-    assert one.rooted(Sequence.of("y")).token_confidences is None
+    assert one.reroot(Sequence.of("y")).token_confidences is None
 
 
 def test_ids_without_text_yet_are_kept() -> None:
@@ -152,7 +152,7 @@ def test_ids_without_text_yet_are_kept() -> None:
 
 
 def test_scores_belong_to_the_text_that_was_scored() -> None:
-    scored = Sequence.of("x").extend("a").scored("v", Score(0.1)).scored("w", Score(0.2))
+    scored = Sequence.of("x").extend("a").with_score("v", Score(0.1)).with_score("w", Score(0.2))
     assert set(scored.scores) == {"v", "w"}
     assert scored.extend("b").scores == {}
 
@@ -168,10 +168,10 @@ def test_a_step_and_a_block_have_a_size(wrong: Any) -> None:
 def test_what_was_written_under_another_prompt_becomes_a_completion_of_the_prefix() -> None:
     asked = Sequence.of("x").extend("so ", step_end=3)
     written = Sequence.of("revise x").extend("a\nb", logprob=-1.0, finish="eos", step_end=2)
-    rooted = written.rooted(asked)
+    rooted = written.reroot(asked)
     assert rooted.extends(asked) and (rooted.text, rooted.finish) == ("so a\nb", "eos")
     assert rooted.steps == (3, 5) and rooted.logprob is None
-    assert rooted.rooted(asked) is rooted
+    assert rooted.reroot(asked) is rooted
 
 
 # -- thoughts ------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_what_goes_on_from_a_thought_extends_it() -> None:
 def test_a_thought_goes_where_its_sequence_is_rooted() -> None:
     other = Sequence(Prompt("q", text="y"))
     thinking = Sequence(Prompt("p", text="x"), "4", thought=Thought("hm", 3))
-    assert thinking.rooted(other).thought == Thought("hm", 3)
+    assert thinking.reroot(other).thought == Thought("hm", 3)
 
 
 @pytest.mark.parametrize(

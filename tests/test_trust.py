@@ -99,7 +99,7 @@ def place(tmp_path: Path) -> Place:
     ],
 )
 def test_a_file_cannot_name_what_is_installed(tmp_path: Path, kind: str, said: str) -> None:
-    with trust.guarded(tmp_path), pytest.raises(ConfigError, match=said):
+    with trust.guard(tmp_path), pytest.raises(ConfigError, match=said):
         registry.find("generators", kind)
 
 
@@ -165,7 +165,7 @@ def test_inner_parts_and_what_a_run_directory_brings_are_not_ones_own(
     )
     for folder in (received, place.mail, place.home):
         monkeypatch.syspath_prepend(str(folder))
-    with trust.guarded(place.home):
+    with trust.guard(place.home):
         for target, said in (
             ("metagen_received:generator", "code of others"),
             ("metagen_leading.inner:rule", "code of others"),
@@ -219,7 +219,7 @@ def test_what_is_trusted_runs(place: Place, how: str) -> None:
 
 def test_programs_decide_for_themselves_and_the_guard_is_taken_down(tmp_path: Path) -> None:
     assert registry.find("generators", "os:getcwd") is os.getcwd
-    with trust.guarded(tmp_path):
+    with trust.guard(tmp_path):
         with pytest.raises(ConfigError, match="code of others"):
             registry.find("generators", "os:getcwd")
         with pytest.raises(ConfigError, match="code of others"):
@@ -247,7 +247,7 @@ def test_a_project_that_is_installed_as_editable_is_ones_own(
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
     for folder, name in ((place.mail, "metagen_mailed"), (place.home, "metagen_editable")):
         place.module(folder, name)
-        with trust.guarded(place.home):
+        with trust.guard(place.home):
             if folder == place.mail:
                 with pytest.raises(ConfigError, match="code of others"):
                     registry.find("generators", f"{name}:generator")
@@ -271,13 +271,13 @@ def test_a_project_that_is_installed_as_editable_is_ones_own(
 def test_arguments_of_vllm_that_name_code_need_trust_too(tmp_path: Path, args: dict[str, object]) -> None:
     given = {"kind": "vllm", "model": "tiny-0.1m", "args": args}
     assert VLLMSpec.model_validate(given).args == args
-    with trust.guarded(tmp_path), pytest.raises(ValueError, match="--trust"):
+    with trust.guard(tmp_path), pytest.raises(ValueError, match="--trust"):
         VLLMSpec.model_validate(given)
 
 
 def test_a_directory_that_holds_whatever_comes_is_nobodys_project() -> None:
     for home in (Path.home(), Path("/")):
-        with trust.guarded(home), pytest.raises(ConfigError, match="no project of yours"):
+        with trust.guard(home), pytest.raises(ConfigError, match="no project of yours"):
             registry.find("generators", "tests.test_trust:Place")
 
 

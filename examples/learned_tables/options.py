@@ -117,7 +117,7 @@ def _achieved(
         ours = [line for line in lines if line.pooled and line.generator == generator]
         places = _places(run, generator)
         with Stored(run, generator) as stored:
-            measured = stored.solved(ours)
+            measured = stored.results(ours)
         for name, solved in measured.items():
             line = next(line for line in ours if line.name == name)
             spent = _spent(run, generator, line.n or 1, line.verifier, limit)

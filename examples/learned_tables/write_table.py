@@ -19,7 +19,7 @@ from options import Options
 
 from metagen.errors import InputError
 from metagen.runs.declare import registry
-from metagen.runs.declare.parts import Part, made_of, of_cells
+from metagen.runs.declare.parts import Part, definitions_of, of_cells
 from metagen.runs.declare.schema import load
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.directory import Cell, RunDirectory
@@ -50,7 +50,7 @@ def learn(
             "name one of them by --generator"
         )
     drawn = generator or experiment.grid.generators[0]
-    lines = [line for line in run.finished().lines if is_option(line, experiment)]
+    lines = [line for line in run.final_state().lines if is_option(line, experiment)]
     apart(run, registry.make("task", experiment.task.kind, experiment.task.options(), {}), "RUN")
     compare(experiment, load(run.experiment), drawn, lines, verifier)
     options = Options.of(run, drawn, lines, first=first, limit=limit, verifier=verifier, predictor=predictor)
@@ -77,7 +77,7 @@ def is_option(line: Cell, experiment: Experiment) -> bool:
         return False
     if line.strategy not in experiment.strategies:
         return False
-    parts = made_of(experiment, ("strategies", line.strategy))
+    parts = definitions_of(experiment, ("strategies", line.strategy))
     return not any(spec.kind == "by_difficulty" for spec in parts.values())
 
 
@@ -88,7 +88,7 @@ def compare(
     roots: list[Part] = [("generators", generator)]
     roots += [("verifiers", verifier)] if verifier else []
     roots += of_cells((line.generator, line.strategy) for line in lines)
-    for (section, name), spec in made_of(experiment, *roots).items():
+    for (section, name), spec in definitions_of(experiment, *roots).items():
         other = getattr(there, section).get(name)
         # How an engine computes may differ, its model may not.
         ours, theirs = (getattr(one, "model", one) if section == "engines" else one for one in (spec, other))

@@ -124,7 +124,7 @@ Figures = dict[str, list[str]]
 def figures(run: Path) -> Figures:
     """What a run of `examples/family.yaml` says of each model, as lines of Markdown."""
     directory = RunDirectory(run)
-    lines = directory.finished().lines
+    lines = directory.final_state().lines
     names = dict.fromkeys(line.generator for line in lines)
     pools = {name: Pool.of(directory, name) for name in names}
     count = len(next(iter(pools.values())).levels)

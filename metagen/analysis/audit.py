@@ -155,7 +155,7 @@ def audit(samples: Samples) -> Audit:
     """The counts of one pool. InputError for no samples."""
     auditing = Auditing()
     auditing.add(samples)
-    return auditing.found
+    return auditing.result
 
 
 class Auditing:
@@ -212,7 +212,7 @@ class Auditing:
             self._scores.setdefault(name, _Score()).add(values, samples, order)
 
     @property
-    def found(self) -> Audit:
+    def result(self) -> Audit:
         """The counts so far. InputError for no samples."""
         if self._least is None:
             raise InputError("there are no samples to look at; expected at least one")
@@ -232,9 +232,9 @@ class Auditing:
             fewest=min(self._sizes),
             most=most,
             fewer=self._sizes.total() - self._sizes[most],
-            trend=self._trend.found,
-            by_length=self._by_length.found,
-            scores={name: score.found for name, score in self._scores.items()},
+            trend=self._trend.result,
+            by_length=self._by_length.result,
+            scores={name: score.result for name, score in self._scores.items()},
             unread_at=tuple(chosen[:3]),
             mixed_at=None if self._largest is None else self._largest[2],
             fewest_at=self._least[2],
@@ -274,7 +274,7 @@ class _Trend:
             end[1] += int(there.sum())
 
     @property
-    def found(self) -> Trend | None:
+    def result(self) -> Trend | None:
         """None where no problem has right and wrong samples."""
         variance = fsum(self._spread)
         if not variance > 0:
@@ -307,7 +307,7 @@ class _Order:
         self._down += int(((up == 0) & telling).sum())
 
     @property
-    def found(self) -> int:
+    def result(self) -> int:
         """+1 where they are sorted lowest first; −1 highest first; 0 otherwise."""
         if self._telling < PROBLEMS:
             return 0
@@ -351,7 +351,7 @@ class _Score:
             self._values = values if len(values) <= MANY else None
 
     @property
-    def found(self) -> Scores:
+    def result(self) -> Scores:
         if not self._known:
             return Scores(self._missing, 0, nan, nan, nan, nan, 0, 0, 0)
         return Scores(
@@ -363,7 +363,7 @@ class _Score:
             lowest=self._low,
             tied=self._tied,
             contested=self._contested,
-            order=self._order.found,
+            order=self._order.result,
         )
 
 

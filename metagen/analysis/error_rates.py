@@ -126,7 +126,7 @@ def _at_least(ascending: Floats, thresholds: Floats) -> Ints:
     return ascending.size - np.searchsorted(ascending, thresholds, side="left")
 
 
-def predicted_best_of_n(share: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
+def predict_best_of_n(share: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
     """Accuracy of the best of n independent samples, [len(ns), …], where `share` […] of all samples are right.
 
     Σ_s [G(s)^n − G(s⁻)^n] · p·m₁(s) / g(s), with g = p·m₁ + (1 − p)·m₀ the mass of level s and G its sum up to
@@ -145,11 +145,11 @@ def predicted_best_of_n(share: ArrayLike, of: Levels, ns: Sequence[int]) -> Floa
     return np.stack([((upto**n - below**n) * hit).sum(axis=-1) for n in ns])
 
 
-def predicted_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
+def predict_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequence[int]) -> Floats:
     """The same for problems with a known pool, [len(ns), problems]; right, sizes: [problems], numbers of samples.
 
     Averaged over the n-subsets of each pool, hence unbiased for the unknown accuracy of a problem, as
-    `pass_at_k` is, where putting its observed share into `predicted_best_of_n` would not be. InputError unless
+    `pass_at_k` is, where putting its observed share into `predict_best_of_n` would not be. InputError unless
     1 ≤ n ≤ sizes.
     """
     c, size = (np.asarray(a, dtype=np.int64) for a in (right, sizes))
@@ -165,8 +165,8 @@ def predicted_in_pool(right: ArrayLike, sizes: ArrayLike, of: Levels, ns: Sequen
     return np.stack(rows)
 
 
-def predicted_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None = None) -> Floats:
-    """`predicted_in_pool` with the score's distribution of each group of problems, [len(ns), problems].
+def predict_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None = None) -> Floats:
+    """`predict_in_pool` with the score's distribution of each group of problems, [len(ns), problems].
 
     groups: [problems], labels such as a level of difficulty; None: all are one group. Finer groups assume less, and
     predict less: a group of one problem predicts the measurement of that problem.
@@ -180,7 +180,7 @@ def predicted_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None =
     for mark in np.unique(marks):
         rows = np.flatnonzero(marks == mark)
         part = Pool(pool.scores[rows], pool.correct[rows], pool.sizes[rows])
-        result[:, rows] = predicted_in_pool(part.correct.sum(axis=1), part.sizes, _levels(part), ns)
+        result[:, rows] = predict_in_pool(part.correct.sum(axis=1), part.sizes, _levels(part), ns)
     return result
 
 

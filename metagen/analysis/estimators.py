@@ -144,7 +144,7 @@ def mean_best_of_k(scores: ArrayLike, values: ArrayLike, ks: Sequence[int]) -> F
     """
     scores, values = np.asarray(scores, dtype=np.float64), np.asarray(values, dtype=np.float64)
     _check(ks, scores, values)
-    known = _scored(scores, values)
+    known = _has_score(scores, values)
     lower, equal = standing(scores)
     lower = lower + (~known).sum(axis=1, keepdims=True)
     rows = []
@@ -232,7 +232,7 @@ def soft_best_at_k(
     if not 0.0 < beta < np.inf or np.isinf(scores).any():
         what = f"beta={beta!r}" if not 0.0 < beta < np.inf else "a score is infinite"
         raise InputError(f"soft best-of-k: {what}; expected 0 < beta < ∞ and finite scores, NaN for none")
-    known = _scored(scores, values)
+    known = _has_score(scores, values)
 
     def outcome(entries: tuple[NDArray[Any], ...], rows: slice) -> Floats:
         score, value = (np.asarray(a, dtype=np.float64) for a in entries)
@@ -322,7 +322,7 @@ def _average(job: Job, shape: tuple[int, ...], rng: np.random.Generator, subsets
     return AtK(tuple(job.ks), *averages({"": job}, problems, n, Draws.of(problems, subsets), rng)[""])
 
 
-def _scored(scores: Floats, values: Floats) -> Bools:
+def _has_score(scores: Floats, values: Floats) -> Bools:
     """Which samples have a score. InputError if one of them has no finite value."""
     known = ~np.isnan(scores)
     lost = known & ~np.isfinite(values)

@@ -102,7 +102,7 @@ def _slopes(w: Floats, prior: float, theta: Floats) -> tuple[Floats, Floats]:
     return gradient, hessian
 
 
-def elo_expected(rating: ArrayLike, opponent: ArrayLike) -> Floats:
+def elo_expectation(rating: ArrayLike, opponent: ArrayLike) -> Floats:
     """E_A = 1 / (1 + 10^((R_B − R_A) / 400)); rating, opponent: any shapes that broadcast."""
     difference = np.asarray(rating, dtype=np.float64) - np.asarray(opponent, dtype=np.float64)
     return np.asarray(expit(difference / ELO_UNIT))
@@ -139,7 +139,7 @@ def elo(
         ratings = np.full(items, initial)
         for m in rng.permutation(len(matches)) if orders > 1 else range(len(matches)):
             a, b, result = matches[m]
-            gain = k * (result - float(elo_expected(ratings[a], ratings[b])))
+            gain = k * (result - float(elo_expectation(ratings[a], ratings[b])))
             ratings[a] += gain
             ratings[b] -= gain
         total += ratings

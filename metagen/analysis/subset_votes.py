@@ -305,7 +305,7 @@ def majority_exact(ballots: Ballots, ks: Sequence[int]) -> Floats:
             f"majority in closed form of {n} samples: expected at most {MOST_SAMPLES}; use exact=False"
         )
     own, others, (problem, label, race) = _races(ballots)
-    value = _won(own, others, n, ks)[:, race] * ballots.right[problem, label]
+    value = _wins(own, others, n, ks)[:, race] * ballots.right[problem, label]
     size = len(ballots.ids)
     return np.clip([np.bincount(problem, weights=row, minlength=size) for row in value], 0.0, 1.0)
 
@@ -324,7 +324,7 @@ def _races(ballots: Ballots) -> tuple[Ints, Ints, tuple[Ints, Ints, Ints]]:
     return table[:, 0], table[:, 1:], (problem, label, race.reshape(-1))
 
 
-def _won(own: Ints, others: Ints, n: int, ks: Sequence[int]) -> Floats:
+def _wins(own: Ints, others: Ints, n: int, ks: Sequence[int]) -> Floats:
     """Share of k-subsets that each race is won in, ties split, [len(ks), races]."""
     choose = _pascal(n)
     won = np.zeros((len(ks), len(own)))

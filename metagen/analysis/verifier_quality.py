@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metagen.analysis.calibration import brier_score, reliability
-from metagen.analysis.error_rates import ErrorRates, error_rates, predicted_by_group, predicted_in_pool
+from metagen.analysis.error_rates import ErrorRates, error_rates, predict_by_group, predict_in_pool
 from metagen.analysis.estimators import best_of_k, mean_best_of_k, pass_at_k, subset_share
 from metagen.analysis.first_error import FirstError, first_error
 from metagen.analysis.intervals import DIFFERENCES, SHARES, Support, interval
@@ -258,8 +258,8 @@ def _sizes(pool: Pool, ns: Sequence[int] | None) -> list[int]:
 def _curve(
     pool: Pool, ns: list[int], chosen: Floats, rates: ErrorRates, groups: ArrayLike | None
 ) -> tuple[AtN, ...]:
-    best = predicted_by_group(pool, ns, groups)
-    two = predicted_in_pool(pool.correct.sum(axis=1), pool.sizes, rates.levels, ns)
+    best = predict_by_group(pool, ns, groups)
+    two = predict_in_pool(pool.correct.sum(axis=1), pool.sizes, rates.levels, ns)
     oracle = coverage(pool, ns)
     accepted = np.where(pool.present, np.nan_to_num(pool.scores, nan=-np.inf) >= rates.threshold, np.nan)
     measured = best_of_n(Pool(accepted.astype(np.float64), pool.correct, pool.sizes), ns)

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from metagen import __version__, trust
-from metagen.border import told
+from metagen.border import traceback_of
 from metagen.cli import models, output, results, runs, tools
 from metagen.cli.signals import exit_code, heed
 from metagen.errors import InputError, MetagenError
@@ -31,12 +31,12 @@ class _Policy(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         come: list[int] = []
         try:
-            with trust.guarded(Path.cwd()), heed() as come:
+            with trust.guard(Path.cwd()), heed() as come:
                 return super().invoke(ctx)
         except MetagenError as error:
             typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
             output.say(str(error))
-            if raised := told(error):
+            if raised := traceback_of(error):
                 output.say(raised)
             raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
         except KeyboardInterrupt as interrupt:

@@ -35,7 +35,7 @@ from metagen.cli import models
 from metagen.errors import MetagenError, install
 from metagen.generators import tiny
 from metagen.generators.models import sources
-from metagen.generators.openai.keys import shown
+from metagen.generators.openai.keys import redact
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import registry
 from metagen.runs.directory import RUNS
@@ -147,7 +147,7 @@ def render(found: Examination) -> RenderableType:
 
 def _server(url: str) -> Check:
     """Whether a server answers, and whether it shows vLLM's default blocks on a CPU, which suit no search."""
-    where = shown(url)
+    where = redact(url)
     try:
         told = served.metrics(url)
     except OSError as error:
@@ -281,13 +281,13 @@ def _optional() -> Iterator[Check]:
         path = next(filter(None, map(shutil.which, commands)), None)
         if path is None:
             yield Check("Optional", name, "missing", f"{purpose}; get it by", f"{manager} {name}")
-        elif name == "bubblewrap" and (refusal := _refused(path)):
+        elif name == "bubblewrap" and (refusal := _find_refusal(path)):
             yield Check("Optional", name, "fault", f"{path} is refused: {refusal}")
         else:
             yield Check("Optional", name, "ok", f"{path}, {purpose}")
 
 
-def _refused(bwrap: str) -> str:
+def _find_refusal(bwrap: str) -> str:
     """Why bubblewrap cannot make a sandbox here; nothing if it can. Kernels and containers may forbid it."""
     command = [bwrap, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "true"]
     try:

@@ -45,9 +45,9 @@ def _list(as_json: bool) -> None:
         row |= {"directory": str(kept), **_sizes(kept)} if kept else {"directory": None}
         rows.append(row)
     for name, adapter in lora.shipped().items():
-        size = (adapter / lora.WEIGHTS).stat().st_size
         row = {"name": name, "adapts": lora.base_of(adapter), "directory": str(adapter)}
-        rows.append(row | {"parameters": lora.parameters_of(adapter), "bytes": size})
+        row |= {"parameters": lora.parameters_of(adapter), "bytes": (adapter / lora.WEIGHTS).stat().st_size}
+        rows.append(row)
     page = Table("model", "parameters", "on disk", "where", box=None, pad_edge=False)
     for row in rows:
         where = (

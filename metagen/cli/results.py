@@ -54,7 +54,7 @@ def recommend(
     """Say what to run under a budget: the configuration, what to expect of it, its experiment."""
     from metagen.runs.questions import recommend as recommendations
 
-    found = recommendations.at(directory, recommendations.parsed(budget))
+    found = recommendations.at(directory, recommendations.parse_budgets(budget))
     output.show(recommendations.render(found), found.data(), as_json)
     if out is not None:
         recommendations.write(found, out)

@@ -51,9 +51,9 @@ def run(
         raise InputError(
             "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
         )
-    source = schema.sourced(file, sets=sets or (), limit=limit, rehearse=rehearse)
-    experiment = schema.checked(source, file.parent)
-    with schema.located(source):
+    source = schema.read_source(file, sets=sets or (), limit=limit, rehearse=rehearse)
+    experiment = schema.parse_experiment(source, file.parent)
+    with schema.locate_errors(source):
         if dry:
             _estimate(experiment, out, hardware, probe, as_json)
         else:
@@ -239,23 +239,23 @@ def _run(experiment: Experiment, out: Path | None) -> None:
     # Held until the report is written: a run that began before would take its tables away.
     with ExitStack() as held:
         try:
-            with build.opened(experiment) as setup:
+            with build.open_setup(experiment) as setup:
                 for caution in build.cautions(setup):
                     output.say(f"note: {caution}")
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
                 directory.claim()
-                held.enter_context(directory.held("run"))
+                held.enter_context(directory.hold("run"))
                 with show_progress(meter, experiment.name):
                     state = runner.run(setup, directory, meter)
         except KeyboardInterrupt:
-            _interrupted(directory.resume_hint if directory else None)
+            _say_interrupted(directory.resume_hint if directory else None)
             raise
         _report(directory)
     if state.failures:
         raise typer.Exit(2 if all(failure.mendable for failure in state.failures) else 1)
 
 
-def _interrupted(hint: str | None) -> None:
+def _say_interrupted(hint: str | None) -> None:
     with suppress(OSError):  # the terminal may be what is gone
         output.say("interrupted" if hint is None else f"interrupted; {hint}")
 
@@ -272,7 +272,7 @@ def _study(found: Study, root: Path, as_json: bool) -> None:
         with show_progress(meter, found.experiment.name):
             result = studies.run(found, root, meter, begins=lambda role: output.say(f"{role} …"))
     except KeyboardInterrupt:
-        _interrupted(f"go on with: metagen resume {root}")
+        _say_interrupted(f"go on with: metagen resume {root}")
         raise
     output.say("report …")
     result, sections = pages.publish(directory, found, result)

@@ -16,8 +16,8 @@ class _Ended(BaseException):
     """Raised inside of what has taken too long; no template catches it."""
 
 
-def bounded(work: Callable[[], T], seconds: float, late: Callable[[], MetagenError]) -> T:
-    """What `work` returns or raises; what `late` makes, when it takes longer. For Python code, which is then ended."""
+def run_bounded(work: Callable[[], T], seconds: float, late: Callable[[], MetagenError]) -> T:
+    """Run `work`, Python code, for at most so many seconds; then end it and raise the error that `late` makes."""
     result: list[T] = []
     errors: list[BaseException] = []
 

@@ -36,7 +36,7 @@ class Continuation:
     ) -> None:
         self._decode, self._request, self._dropped = decode, request, dropped
         self._context, known = self._behind(ids, dropped)
-        self._skip = len(known) - self._held_back(known, ids + dropped)
+        self._skip = len(known) - self._count_missing(known, ids + dropped)
         self._stop = request.params.stop
         until, text = request.until, request.prefix.text
         self._delimiter = until.delimiter if isinstance(until, Step) else None
@@ -57,7 +57,7 @@ class Continuation:
             size *= 2
         return list(ids[-size:]), text
 
-    def _held_back(self, known: str, ids: tuple[int, ...]) -> int:
+    def _count_missing(self, known: str, ids: tuple[int, ...]) -> int:
         """How many of the broken characters at the end of `known` the text of the prefix, whose ids these are, lacks.
 
         They may be completed, and are text if they are not.

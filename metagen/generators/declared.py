@@ -80,7 +80,7 @@ class TorchDeclared:
             params.search.check(1, size)
             if isinstance(params.search, ConstrainedBeamSearch):
                 phrases = Phrases(phrase_ids(params.search, encode, decode, size))
-                check_room(params.search, phrases.needed(phrases.start()), params.max_tokens)
+                check_room(params.search, phrases.fewest_tokens(phrases.start()), params.max_tokens)
         Words.of(params, encode, decode, size, tokenizer.eos)
         if params.grammar is not None:
             self.constraints().matcher(params.grammar, (), params.max_tokens)

@@ -333,7 +333,7 @@ class EnumerableEngine:
         ids = [self.tokens.index(token) for token in done]
         left = params.max_tokens - len(ids)
         matcher = self._grammars().matcher(params.grammar, ids, left)
-        held: Floats = np.where(matcher.allowed(left), p, 0.0)
+        held: Floats = np.where(matcher.allowed_tokens(left), p, 0.0)
         if not held.any():
             raise InputError(
                 f"after {''.join(done)!r} the table gives no probability to anything that the grammar "

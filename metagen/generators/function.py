@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from metagen.border import answered, called
+from metagen.border import call, call_or_await
 from metagen.call import Ended, Item, Outcome
 from metagen.cost import Usage
 from metagen.errors import EngineError
@@ -48,14 +48,14 @@ class FunctionGenerator(Primitive):
         if len(items) == 1:
             return [await self._one(prefix, items[0], scope)]
 
-        async def noted(place: int, item: Item) -> Outcome:
+        async def run_item(place: int, item: Item) -> Outcome:
             ended[place] = outcome = await self._one(prefix, item, scope)
             return outcome
 
-        return await scope.gather(*(noted(i, item) for i, item in enumerate(items)))
+        return await scope.gather(*(run_item(i, item) for i, item in enumerate(items)))
 
     async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
-        written = await answered(
+        written = await call_or_await(
             self, self._function, prefix, scope.seed(item), item.index, hint=str | Sample
         )
         sample = written if isinstance(written, Sample) else Sample(written, None, None, finish="eos")
@@ -81,7 +81,7 @@ class FunctionGenerator(Primitive):
 
     def _tokens(self, text: str) -> int:
         assert self._count is not None
-        return int(called(self, self._count, text, hint=int))
+        return int(call(self, self._count, text, hint=int))
 
     def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
         scope.prefixes(self.fingerprint).note(letters(prefix))
@@ -91,6 +91,6 @@ class FunctionGenerator(Primitive):
         prefilled = None
         if total is not None:
             text = letters(prefix)
-            prefilled = total - total * scope.prefixes(self.fingerprint).known(text) // len(text)
+            prefilled = total - total * scope.prefixes(self.fingerprint).count_known(text) // len(text)
         generated = None if self._max_tokens is None or self._count is None else n * self._max_tokens
         return Usage(prefilled=prefilled, generated=generated, calls=n, flops=None, flops_2n=None)

@@ -172,7 +172,7 @@ class Told:
         for i, sample in ended.items():
             if i not in self._ended or (i == first and i not in self.shares):
                 share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
-                self._ended[i] = self._outcome(i, sample, self._begun(), share, pays)
+                self._ended[i] = self._outcome(i, sample, self._early_answer(), share, pays)
 
     def _end(self) -> None:
         """What is heard from now on comes too late for this call."""
@@ -184,10 +184,10 @@ class Told:
         while self._fresh and not self._over:
             i, sample, tokens = self._fresh.popleft()
             self._samples[i] = sample
-            self._ended[i] = self._outcome(i, sample, self._begun(tokens), self.shares.get(i, NOTHING))
+            self._ended[i] = self._outcome(i, sample, self._early_answer(tokens), self.shares.get(i, NOTHING))
 
-    def _begun(self, tokens: int | None = None) -> Generated:
-        """What is known of the answer before it is there."""
+    def _early_answer(self, tokens: int | None = None) -> Generated:
+        """The answer as far as it is known before it has come."""
         if tokens is not None:
             return Generated((), None, tokens)
         ids = self._generator.engine.render(self._prefix)
@@ -198,9 +198,11 @@ class Told:
         if i == pays and self._head is None:
             self._head = generator.charge(self._prefix, answer, self._scope)
         head = self._head if i == pays else None
-        return generator.outcome(sample, answer.prefix_tokens, head, share, self._cap, begun(self._prefix))
+        return generator.outcome(
+            sample, answer.prefix_tokens, head, share, self._cap, has_begun(self._prefix)
+        )
 
 
-def begun(prefix: Sequence) -> bool:
+def has_begun(prefix: Sequence) -> bool:
     """Whether the answer has begun, so that what follows is no thought."""
     return bool(prefix.text) or (prefix.thought is not None and prefix.thought.ended)

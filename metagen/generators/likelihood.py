@@ -17,7 +17,7 @@ from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import PromptError, UnsupportedError
 from metagen.generators.decoding.words import spell
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest, SamplingParams
-from metagen.generators.watch import evaluated, wait_for
+from metagen.generators.watch import wait_for, watch_evaluation
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -161,12 +161,14 @@ class _Calls:
 
     async def execute(self, positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
         some = self._some(positions)
-        answers = iter(await evaluated(self.engine, [request for one in some for request in one.requests]))
+        answers = iter(
+            await watch_evaluation(self.engine, [request for one in some for request in one.requests])
+        )
         return [self._outcome(one, [next(answers) for _ in one.requests]) for one in some]
 
     def worst(self, positions: abc.Sequence[int], cap: int | None) -> Usage:
         cache = self.scope.prefixes(self.engine.fingerprint)
-        usages = [self._usage(one, cache.known(one.ids)) for one in self._some(positions)]
+        usages = [self._usage(one, cache.count_known(one.ids)) for one in self._some(positions)]
         return replace(Usage.sum(usages), calls=len(positions))
 
     def remember(self, rows: list[Row]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from metagen.errors import DataError
 from metagen.generators.engine import Sample
 from metagen.generators.pool_records import Place, Record, RecordFile
-from metagen.generators.primitive import told_apart
+from metagen.generators.primitive import split_thought
 from metagen.sequence import Thought
 
 #: Where an object that is a sample has its text.
@@ -165,7 +165,7 @@ class PoolFile:
             found = [
                 (said, one)
                 for said, record in self._file.at(place)
-                for one in expanded(record, self._names, self._where)
+                for one in expand(record, self._names, self._where)
             ]
             if "successes" not in self._names:
                 return found
@@ -178,8 +178,8 @@ class PoolFile:
         alone: set[str] = set()
         before, judged = "", False
         for place, record in self._file:
-            said = self._file.said(place.number)
-            for one in expanded(record, self._names, self._where):
+            said = self._file.describe_place(place.number)
+            for one in expand(record, self._names, self._where):
                 problem = problem_of(one, self._names, said)
                 is_single = single(one, self._names)
                 if problem in places and not (is_single and problem in alone):
@@ -215,13 +215,13 @@ class PoolFile:
 def records(
     path: Path, names: Mapping[str, str], where: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each record, and where it stands: the lines of a file, or the entries of one JSON list. As of `expanded`."""
+    """Each record, and where it stands: the lines of a file, or the entries of one JSON list. As of `expand`."""
     file = RecordFile(path)
     for place, record in file:
-        yield from ((file.said(place.number), one) for one in expanded(record, names, where))
+        yield from ((file.describe_place(place.number), one) for one in expand(record, names, where))
 
 
-def expanded(record: Record, names: Mapping[str, str], where: Mapping[str, Any]) -> Iterator[Record]:
+def expand(record: Record, names: Mapping[str, str], where: Mapping[str, Any]) -> Iterator[Record]:
     """A record by itself; none if it is not one of those that are asked for (`where`).
 
     A record whose `successes` are a list holds so many problems, which are named by its id, if it has one, and their
@@ -251,7 +251,7 @@ def problem_of(record: Record, names: Mapping[str, str], place: str) -> str:
 def samples_of(record: Record, names: Mapping[str, str], place: str, end: str = "") -> list[Recorded]:
     """The samples in a record, of which equal ones are one object."""
     if "successes" in names:
-        return _counted(record, names, place)
+        return _samples_from_counts(record, names, place)
     if single(record, names):
         given = {_source(name, record)[0] for name in names.values()}
         failed = [{"error": record["error"]}] if record.get("error") else [None]
@@ -272,8 +272,8 @@ def single(record: Record, names: Mapping[str, str]) -> bool:
     return isinstance(text, str | dict) or (isinstance(text, int | float) and not isinstance(text, bool))
 
 
-def _counted(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
-    """So many samples without texts, of which some are right."""
+def _samples_from_counts(record: Mapping[str, Any], names: Mapping[str, str], place: str) -> list[Recorded]:
+    """Make as many samples without texts as a record counts, of which some are right."""
     n, right = (_field(record, names.get(name, name), place) for name in ("n", "successes"))
     if any(isinstance(x, bool) or not isinstance(x, int) for x in (n, right)) or not 0 <= right <= n:
         raise DataError(
@@ -305,7 +305,8 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str, en
     if "thoughts" in names or end:
         given = _list(record, names["thoughts"], place, whole) if "thoughts" in names else [None] * len(whole)
         thoughts = [
-            None if _broken(v) else _thought(thought, place) for v, thought in zip(whole, given, strict=True)
+            None if _is_broken(v) else _read_thought(thought, place)
+            for v, thought in zip(whole, given, strict=True)
         ]
         tokens = found.get("generated", [None] * len(whole))
         apart = list(map(partial(_apart, end), found["text"], thoughts, tokens))
@@ -315,7 +316,7 @@ def _samples(record: Mapping[str, Any], names: Mapping[str, str], place: str, en
     made: dict[tuple[Any, ...], Recorded] = {}
     samples = []
     for value, row in zip(whole, zip(*columns, strict=True), strict=True):
-        broken = _broken(value)
+        broken = _is_broken(value)
         if (one := made.get((broken, *row))) is None:
             known, mine = (
                 dict(zip(found, row, strict=False)),
@@ -392,14 +393,14 @@ def _text(value: Any, place: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _broken(value: Any) -> bool:
+def _is_broken(value: Any) -> bool:
     """Whether a sample is an object with an error, and no text."""
     return (
         isinstance(value, dict) and bool(value.get("error")) and all(value.get(name) is None for name in TEXT)
     )
 
 
-def _thought(value: Any, place: str) -> str | None:
+def _read_thought(value: Any, place: str) -> str | None:
     if value is None or isinstance(value, str):
         return value if value and not value.isspace() else None
     raise DataError(f"{place}: a thought is {value!r:.60}; expected a text, or null for a sample without one")
@@ -414,7 +415,7 @@ def _apart(
         return answer, Thought(thought, ended=bool(answer))
     if not end or text is None:
         return text, None
-    sample = told_apart(Sample(text, None, generated), end)
+    sample = split_thought(Sample(text, None, generated), end)
     return sample.text, sample.thought
 
 

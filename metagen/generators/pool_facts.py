@@ -40,7 +40,7 @@ class Rule:
         """Whether it is a failed call, or lacks the verdict that others have."""
         return r.failed or (self.judged and r.correct is None)
 
-    def kept(self, samples: abc.Sequence[Recorded]) -> tuple[abc.Sequence[Recorded], abc.Sequence[int]]:
+    def select(self, samples: abc.Sequence[Recorded]) -> tuple[abc.Sequence[Recorded], abc.Sequence[int]]:
         """The samples that count, each with a verdict where verdicts are recorded, and their numbers."""
         plain = {id(r): not self.silent(r) for r in samples}
         numbers: abc.Sequence[int] = range(len(samples))
@@ -86,7 +86,7 @@ class Scale:
         if known.size:
             self.low, self.high = min(self.low, float(known.min())), max(self.high, float(known.max()))
         if given is not None:
-            self.lost += given.lost(known)
+            self.lost += given.count_ties(known)
             self.different += len(np.unique(known))
 
 
@@ -115,7 +115,7 @@ class Facts:
 
     def add(self, problem: str, samples: abc.Sequence[Recorded]) -> None:
         silent = {id(r): self.rule.silent(r) for r in samples}
-        kept, numbers = self.rule.kept(samples)
+        kept, numbers = self.rule.select(samples)
         self._tell(problem, samples, silent)
         self.sizes[problem] = len(kept)
         if len(kept) < len(samples):
@@ -159,7 +159,7 @@ class Facts:
         if samples:
             self._all_rates.append(sum(right[id(r)] for r in samples) / len(samples))
 
-    def checked(self, pool: str) -> None:
+    def check(self, pool: str) -> None:
         """DataError for silent samples that are an error, and where no sample is left; InputError for strange maps.
 
         pool: its name.
@@ -189,8 +189,8 @@ class Facts:
         """Names the samples that count, whatever the order of the problems."""
         return digest(*sorted(self._digests)).hex()
 
-    def mapped(self, name: str) -> UnitMap:
-        """How a score is mapped into [0, 1]."""
+    def unit_map(self, name: str) -> UnitMap:
+        """The map of a score into [0, 1]."""
         scale = self.scales[name]
         # Of no score at all there is nothing to map.
         return self._chosen.get(name) or (UNIT if scale.low >= 0.0 and scale.high <= 1.0 else USUAL)
@@ -230,10 +230,10 @@ class Facts:
                 )
 
     @property
-    def scaled(self) -> Iterator[str]:
-        """Of each score that is mapped, how, and where its order is lost."""
+    def scale_notes(self) -> Iterator[str]:
+        """For each score that is mapped: its map, and the values whose order is lost."""
         for name, scale in self.scales.items():
-            if (given := self.mapped(name)) == UNIT:
+            if (given := self.unit_map(name)) == UNIT:
                 continue
             how = f"mapped into [0, 1] by {given}{'' if name in self._chosen else ', the default'}"
             low, high = (scale.low, scale.high) if scale.low <= scale.high else (0.0, 0.0)

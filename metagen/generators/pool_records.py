@@ -70,7 +70,7 @@ class RecordFile:
                 for place, record in (self._entries if self.listed else self._lines)(file):
                     if not isinstance(record, dict):
                         raise DataError(
-                            f"{self.said(place.number)} is {record!r:.60}; expected one object a line"
+                            f"{self.describe_place(place.number)} is {record!r:.60}; expected one object a line"
                         )
                     yield place, record
         except (OSError, UnicodeDecodeError) as error:
@@ -88,15 +88,16 @@ class RecordFile:
             raise self._unreadable(error) from error
         if self.listed:
             yield from (
-                (self.said(number), one) for number, one in enumerate(json.loads(f"[{text}]"), place.number)
+                (self.describe_place(number), one)
+                for number, one in enumerate(json.loads(f"[{text}]"), place.number)
             )
             return
         for number, line in enumerate(text.split("\n"), place.number):
             if line.strip():
-                yield self.said(number), json.loads(line)
+                yield self.describe_place(number), json.loads(line)
 
-    def said(self, number: int) -> str:
-        """Where a record stands, in words."""
+    def describe_place(self, number: int) -> str:
+        """The place of a record, in words."""
         return f"{str(self.path)!r}, {'entry' if self.listed else 'line'} {number}"
 
     def _lines(self, file: IO[bytes]) -> Iterator[tuple[Place, Any]]:
@@ -106,7 +107,7 @@ class RecordFile:
             end = start + len(line)
             text = line.decode()
             if text.strip():
-                yield Place(number, start, end), _json(text, self.said(number))
+                yield Place(number, start, end), _json(text, self.describe_place(number))
             start = end
 
     def _entries(self, file: IO[bytes]) -> Iterator[tuple[Place, Any]]:

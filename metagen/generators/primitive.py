@@ -30,7 +30,7 @@ from metagen.generators.engine import (
     Share,
 )
 from metagen.generators.heard import Told
-from metagen.generators.watch import watched
+from metagen.generators.watch import watch_answer
 from metagen.journal import Row
 from metagen.logs import logger
 from metagen.scope import Scope
@@ -75,7 +75,7 @@ class Primitive(Generator):
         most = self.most(prefix, until)
         if most is not None and most < 1:
             return [dataclasses.replace(prefix, finish="length")] * n
-        content = self.named(prefix, until)
+        content = self.request_digest(prefix, until)
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most, self.recorded)
 
@@ -92,10 +92,10 @@ class Primitive(Generator):
         for row in rows:
             if id(row.payload) not in made:
                 sequence = self._sequence(prefix, row)
-                made[id(row.payload)] = step.ended(prefix, sequence) if step is not None else sequence
+                made[id(row.payload)] = step.mark_end(prefix, sequence) if step is not None else sequence
         return [made[id(row.payload)] for row in rows]
 
-    def named(self, prefix: Sequence, until: Until) -> bytes:
+    def request_digest(self, prefix: Sequence, until: Until) -> bytes:
         """Names what is asked for, in seeds and records."""
         return digest(prefix.digest, repr(until))
 
@@ -246,8 +246,8 @@ class EngineGenerator(Primitive):
         """By what its model reads messages."""
         return getattr(self.engine, "chat", None)
 
-    def named(self, prefix: Sequence, until: Until) -> bytes:
-        name = super().named(prefix, until)
+    def request_digest(self, prefix: Sequence, until: Until) -> bytes:
+        name = super().request_digest(prefix, until)
         prompt = prefix.prompt
         if not prompt.messages or prompt.form == "text" or self.chat == CHAT_API:
             return name
@@ -317,10 +317,10 @@ class EngineGenerator(Primitive):
         if prefix.tokens is not None and prefix.tokens.tokenizer == self.tokenizer_fingerprint:
             return len(prefix.tokens.ids)
         if self.tokenizer_fingerprint is None:
-            return len(prefix.text.encode("utf-8", "surrogatepass")) + self._thought(prefix)
-        return len(self.engine.encode(prefix.text)) + self._thought(prefix)
+            return len(prefix.text.encode("utf-8", "surrogatepass")) + self._thought_tokens(prefix)
+        return len(self.engine.encode(prefix.text)) + self._thought_tokens(prefix)
 
-    def _counted(self, sample: Sample) -> Sample:
+    def _count_thought(self, sample: Sample) -> Sample:
         """The tokens of its thought, where its ids begin with those that write it."""
         thought = sample.thought
         if thought is None or thought.tokens is not None or sample.ids is None:
@@ -329,7 +329,7 @@ class EngineGenerator(Primitive):
         known = len(own) if sample.ids[: len(own)] == own else None
         return dataclasses.replace(sample, thought=dataclasses.replace(thought, tokens=known))
 
-    def _thought(self, prefix: Sequence) -> int:
+    def _thought_tokens(self, prefix: Sequence) -> int:
         """Tokens of its thought; where nobody counted them, as many as it has bytes at most."""
         thought = prefix.thought or Thought(tokens=0)
         if thought.tokens is not None:
@@ -366,7 +366,9 @@ class EngineGenerator(Primitive):
         elif self.bills:
             whole = await told.begin(range(len(seeds)))
         try:
-            answer = await watched(self.engine, self.engine.generate(request), lambda: len(request.ended))
+            answer = await watch_answer(
+                self.engine, self.engine.generate(request), lambda: len(request.ended)
+            )
         except BaseException as error:
             if isinstance(error, InputError) and not isinstance(error, PluginError):
                 whole.free()
@@ -384,7 +386,7 @@ class EngineGenerator(Primitive):
         ids = self.engine.render(prefix)
         total = _bytes(prefix) if ids is None else len(ids)
         rows = 1 if self.params.search is None else self.params.search.rows
-        return dataclasses.replace(self._priced(total, 0, max(n, rows) * tokens), calls=n)
+        return dataclasses.replace(self._usage(total, 0, max(n, rows) * tokens), calls=n)
 
     def charge(self, prefix: Sequence, answer: Generated, scope: Scope) -> tuple[int | None, int | None]:
         """Logical prefix tokens of the request: new to this problem, and paid for before."""
@@ -416,16 +418,16 @@ class EngineGenerator(Primitive):
         A budget cannot be kept with what nobody has counted: where one has cut the request short, it is the most.
         """
         if (end := self.params.thought_end) and sample.thought is None and not begun:
-            sample = self._counted(told_apart(sample, end))
+            sample = self._count_thought(split_thought(sample, end))
         if cap is not None and sample.generated is None:
             sample = dataclasses.replace(sample, generated=cap)
         prefilled, cached = head or (None if total is None else 0, total)
-        usage = dataclasses.replace(self._priced(prefilled, cached, sample.generated), forced=sample.forced)
+        usage = dataclasses.replace(self._usage(prefilled, cached, sample.generated), forced=sample.forced)
         run = sample.generated if sample.computed is None else sample.computed
         run = run if share[3] is None else share[3]
         physical = Usage(prefilled=share[0], cached=share[1], generated=run, calls=1, forced=sample.forced)
         if self.price is not FREE:
-            physical = dataclasses.replace(physical, money=self._billed(physical, share[2]))
+            physical = dataclasses.replace(physical, money=self._price(physical, share[2]))
         ended = sample.finish in ("eos", "stop") or sample.step_end is not None
         truncated = cap is not None and not ended and (sample.generated or 0) >= cap
         if self.params.search is None:
@@ -434,7 +436,7 @@ class EngineGenerator(Primitive):
         score = Score(math.exp(min(sample.score or 0.0, 0.0)), raw=sample.score)
         return Outcome(payload(sample, {self.params.search.kind: score}), usage, physical, cap is not None)
 
-    def _billed(self, physical: Usage, read: int | None) -> float | None:
+    def _price(self, physical: Usage, read: int | None) -> float | None:
         """The price of what was computed; where cached tokens cost what others cost, they need not be told apart."""
         price = self.price
         if price is None or physical.generated is None:
@@ -444,7 +446,7 @@ class EngineGenerator(Primitive):
         total = 0 if not price.prompt else read
         return None if total is None else price.of(Usage(prefilled=total, generated=physical.generated))
 
-    def _priced(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
+    def _usage(self, prefilled: int | None, cached: int | None, generated: int | None) -> Usage:
         # The rows of a search grow side by side, each behind the prefix.
         rows = 1 if self.params.search is None else self.params.search.rows
         exact: float | None = None
@@ -470,15 +472,15 @@ class EngineGenerator(Primitive):
         if ids is None:
             total, known = _bytes(prefix), 0
         else:
-            total, known = len(ids), scope.prefixes(self.engine.fingerprint).known(ids)
+            total, known = len(ids), scope.prefixes(self.engine.fingerprint).count_known(ids)
         if self.params.search is not None:
             # All of it is paid for with the first sample.
             rows = self.params.search.rows
-            return dataclasses.replace(self._priced(total - known, known, rows * tokens), calls=n)
-        first = self._priced(total - known, known, tokens)
+            return dataclasses.replace(self._usage(total - known, known, rows * tokens), calls=n)
+        first = self._usage(total - known, known, tokens)
         if n == 1:
             return dataclasses.replace(first, calls=1)
-        other = self._priced(0, total, tokens)
+        other = self._usage(0, total, tokens)
         return Usage(
             prefilled=first.prefilled,
             generated=n * tokens,
@@ -522,7 +524,7 @@ def _letters(text: str, thought: Thought | None) -> bytes:
     return (before + text).encode("utf-8", "surrogatepass")
 
 
-def told_apart(sample: Sample, end: str) -> Sample:
+def split_thought(sample: Sample, end: str) -> Sample:
     """The sample with what it has up to `end` as its thought; blanks around both are no part of either.
 
     What would open such a thought, `end` without its slash, is left out where the text begins with it. A sample that

@@ -88,10 +88,10 @@ class ReplayGenerator(Primitive):
             raise DataError(
                 f"the pool {name!r} has verdicts, and a score {VERDICT!r}; give the score another name"
             )
-        self._facts.checked(name)
+        self._facts.check(name)
         #: Problems whose samples are all left out.
         self.emptied = frozenset(self._facts.emptied)
-        self._maps = {score: self._facts.mapped(score) for score in self._facts.scales}
+        self._maps = {score: self._facts.unit_map(score) for score in self._facts.scales}
         self._guesses = {amount: self._facts.guess(amount) for amount in (*COUNTS, *AMOUNTS)}
         self._ready: OrderedDict[str, _Problem] = OrderedDict()
         self._room = 0
@@ -131,7 +131,7 @@ class ReplayGenerator(Primitive):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (*self._facts.notes, *self._unpriced(), *self._facts.scaled)
+        return (*self._facts.notes, *self._note_missing_price(), *self._facts.scale_notes)
 
     @property
     def timed(self) -> bool:
@@ -155,7 +155,7 @@ class ReplayGenerator(Primitive):
         problem = prefix.prompt.problem_id
         size = self.size(problem)
         at = self._facts.left.get(problem, range(size))
-        return [at[i] for i in _order(self.named(prefix, None), size, scope)[:n]]
+        return [at[i] for i in _order(self.request_digest(prefix, None), size, scope)[:n]]
 
     def _problem(self, problem: str) -> _Problem:
         """What is known of a problem. Several are kept: strategies ask for the same one again."""
@@ -163,8 +163,8 @@ class ReplayGenerator(Primitive):
             self._ready.move_to_end(problem)
             return self._ready[problem]
         self.size(problem)
-        samples, _ = self._facts.rule.kept(self._source[problem])
-        made = _Problem(tuple(samples), self._amounts(samples), self._mapped(samples))
+        samples, _ = self._facts.rule.select(self._source[problem])
+        made = _Problem(tuple(samples), self._amounts(samples), self._map_scores(samples))
         self._ready[problem] = made
         self._room += made.room
         while self._room > ROOM and len(self._ready) > 1:
@@ -239,13 +239,13 @@ class ReplayGenerator(Primitive):
 
     def _amounts(self, samples: abc.Sequence[Recorded]) -> tuple[Usage, ...]:
         """What each sample has cost, as far as it is known or can be estimated."""
-        columns = {name: self._filled(name, [getattr(r, name) for r in samples]) for name in self._guesses}
+        columns = {name: self._fill(name, [getattr(r, name) for r in samples]) for name in self._guesses}
         rows = list(zip(*columns.values(), strict=True))
         #: What costs the same is one object.
         made = {row: self._usage(dict(zip(columns, row, strict=True))) for row in set(rows)}
         return tuple(made[row] for row in rows)
 
-    def _unpriced(self) -> Iterator[str]:
+    def _note_missing_price(self) -> Iterator[str]:
         """A note where a price cannot be applied."""
         if self._price is None:
             return
@@ -268,7 +268,7 @@ class ReplayGenerator(Primitive):
             return replace(tokens, money=self._price.of(free))
         return tokens
 
-    def _filled(self, name: str, values: list[Any]) -> list[Any]:
+    def _fill(self, name: str, values: list[Any]) -> list[Any]:
         """A count or amount of each sample of a problem; what is null is estimated from the others, if any."""
         if (whole := self._guesses[name]) is None or None not in values:
             return values
@@ -277,7 +277,7 @@ class ReplayGenerator(Primitive):
         guess: float = round(mean) if name in COUNTS else mean
         return [guess if v is None else v for v in values]
 
-    def _mapped(self, samples: abc.Sequence[Recorded]) -> dict[str, Floats]:
+    def _map_scores(self, samples: abc.Sequence[Recorded]) -> dict[str, Floats]:
         """By score, its values in [0, 1] of the samples of a problem, NaN for none."""
         found = {}
         for name, given in self._maps.items():
@@ -327,11 +327,11 @@ class _Memory:
 
 
 def _order(content: bytes, size: int, scope: Scope) -> tuple[int, ...]:
-    return _shuffled(scope.seed(Item(content, 0)), size)
+    return _shuffle(scope.seed(Item(content, 0)), size)
 
 
 @lru_cache(maxsize=128)
-def _shuffled(seed: int, size: int) -> tuple[int, ...]:
+def _shuffle(seed: int, size: int) -> tuple[int, ...]:
     order = list(range(size))
     random.Random(seed).shuffle(order)
     return tuple(order)

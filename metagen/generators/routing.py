@@ -120,7 +120,7 @@ class Router:
         self._rank(entry)
         self.holds(replica, ids or ())
 
-    def ended(self, replica: str, load: int = 1) -> None:
+    def release(self, replica: str, load: int = 1) -> None:
         """A request was answered or given up. Nothing happens if the replica has left."""
         if (entry := self._replicas.get(replica)) is not None:
             entry.load -= load
@@ -145,7 +145,7 @@ class Router:
         """What is outstanding at a replica."""
         return self._replicas[replica].load
 
-    def matched(self, replica: str, ids: abc.Sequence[int]) -> int:
+    def match_length(self, replica: str, ids: abc.Sequence[int]) -> int:
         """Tokens at the beginning of `ids` that a replica is believed to hold."""
         count = 0
         for one in self._hashes(ids):

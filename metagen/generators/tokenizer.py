@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer as HFTokenizer
 
 from metagen.errors import ModelError, PromptError, UnsupportedError
-from metagen.generators.bounded import bounded
+from metagen.generators.bounded import run_bounded
 from metagen.generators.continuation import BROKEN
 from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.directory import chat_template, read_json
@@ -27,7 +27,7 @@ LIMIT = 10.0
 def apply_template(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: bool) -> str:
     """The turns by a tokenizer's chat template. ModelError if that takes longer than `LIMIT` seconds."""
     return str(
-        bounded(
+        run_bounded(
             lambda: tokenizer.apply_chat_template(turns, tokenize=False, **options),
             LIMIT,
             lambda: ModelError(

@@ -76,6 +76,6 @@ class UnitMap:
                 tail = np.exp(-np.abs(s) / self.temperature)
                 return np.asarray(np.where(s >= 0, 1.0, tail) / (1.0 + tail))
 
-    def lost(self, scores: Floats) -> int:
-        """How many different scores have become equal to another one."""
+    def count_ties(self, scores: Floats) -> int:
+        """Count the different scores that have become equal to another one."""
         return len(np.unique(scores)) - len(np.unique(self(scores)))

@@ -18,7 +18,7 @@ SILENCE = 600.0
 LOOKS = 4
 
 
-async def watched(engine: Engine, answer: Awaitable[T], told: Callable[[], object] = int) -> T:
+async def watch_answer(engine: Engine, answer: Awaitable[T], told: Callable[[], object] = int) -> T:
     """The answer of an engine. EngineError when there is no news for `engine.silence` seconds, up to a quarter more.
 
     News are a change of any of the engine's counters (`Engine.stats`), whoever they are counted for, and of what `told`
@@ -57,9 +57,9 @@ async def watched(engine: Engine, answer: Awaitable[T], told: Callable[[], objec
             timer.cancel()
 
 
-async def evaluated(engine: Engine, requests: list[EvaluateRequest]) -> list[Evaluated]:
+async def watch_evaluation(engine: Engine, requests: list[EvaluateRequest]) -> list[Evaluated]:
     """`Engine.evaluate`, watched."""
-    return await watched(engine, engine.evaluate(requests))
+    return await watch_answer(engine, engine.evaluate(requests))
 
 
 def _counters(engine: Engine, told: Callable[[], object]) -> tuple[Any, ...]:

@@ -123,7 +123,7 @@ class State:
         return cls(**{**data, "lines": lines, "failures": failures, "notes": notes})
 
     @property
-    def noted(self) -> list[str]:
+    def sample_notes(self) -> list[str]:
         """The notes on samples; with the generator's name, where there are several."""
         several = len({line.generator for line in self.lines}) > 1
         return [f"{name}: {text}" if several else text[:1].upper() + text[1:] for name, text in self.notes]
@@ -213,7 +213,7 @@ class RunDirectory:
             raise
 
     @contextlib.contextmanager
-    def held(self, what: Literal["run", "report"]) -> Iterator[None]:
+    def hold(self, what: Literal["run", "report"]) -> Iterator[None]:
         """Keep other processes from running, and from reporting, here; what this one holds it may hold again.
 
         JournalLocked, which names the holder, at once for a run that is under way, and for a report after `REPORT`
@@ -307,7 +307,7 @@ class RunDirectory:
         except (json.JSONDecodeError, TypeError, AttributeError) as error:
             raise InputError(f"{str(path)!r} cannot be read ({error}); {self.resume_hint}") from error
 
-    def finished(self) -> State:
+    def final_state(self) -> State:
         """The state of a run that came to its end. Raises InputError for one that has not come so far."""
         state = self.state()
         if state.status in ("running", "interrupted") or not self.table("candidates").exists():
@@ -332,7 +332,7 @@ class RunDirectory:
         if state.failures:
             said += f", {len(state.failures):,} failures"
         try:
-            self.finished()
+            self.final_state()
             hint = f"metagen report {self.root}"
         except InputError:
             hint = self.resume_hint
@@ -417,18 +417,18 @@ class Aside:
     """A file for what does not fit into memory, gone when it is closed. A full disk is said with the remedy."""
 
     def __init__(self) -> None:
-        with self._said():
+        with self._explain_errors():
             self._file = tempfile.TemporaryFile(prefix="metagen-")  # noqa: SIM115  # `close` does that
 
     def write(self, data: bytes) -> int:
         """Append; where it begins."""
-        with self._said():
+        with self._explain_errors():
             at = self._file.seek(0, os.SEEK_END)
             self._file.write(data)
         return at
 
     def read(self, at: int, size: int) -> bytes:
-        with self._said():
+        with self._explain_errors():
             self._file.seek(at)
             return self._file.read(size)
 
@@ -437,7 +437,7 @@ class Aside:
             self._file.close()
 
     @contextlib.contextmanager
-    def _said(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -56,19 +56,19 @@ def run(
             f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
             f"another directory by --out, or the old values ({error})"
         ) from error
-    return collected(directory, study)
+    return collect_results(directory, study)
 
 
 def _every(study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> None:
     """Run all roles."""
-    frozen = tune.frozen(study, _chosen(study, directory, meter, begins))
+    frozen = tune.frozen(study, _choose_settings(study, directory, meter, begins))
     for part in plan.parts(study, frozen):
-        _played(part, directory, meter, begins)
+        _run_role(part, directory, meter, begins)
         if part.role in ("test", "temperature") and study.spec.alignment is not None:
             divergence.measure(part, study, directory.role(part.role))
 
 
-def collected(directory: StudyDirectory, study: Study) -> StudyResult:
+def collect_results(directory: StudyDirectory, study: Study) -> StudyResult:
     """The results of a study that has been run, saved beside its runs."""
     result = collect.of_study(directory, study)
     for part in plan.parts(study, tune.frozen(study, tune.read(directory, study))):
@@ -115,18 +115,18 @@ def _same_seed(study: Study, directory: StudyDirectory) -> None:
         )
 
 
-def _chosen(
+def _choose_settings(
     study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]
 ) -> tune.Chosen:
-    """What is frozen already, and what development chooses for the rest."""
+    """Take the settings that are frozen already, and let development choose the others."""
     chosen = tune.read(directory, study)
     for part in _developing(study, chosen):
         try:
-            _played(part, directory, meter, begins)
+            _run_role(part, directory, meter, begins)
         except JournalMismatch:
             # Other problems than it was tuned on before: these are chosen on from now on, and the old run is kept.
             directory.set_aside("development")
-            _played(part, directory, meter, begins)
+            _run_role(part, directory, meter, begins)
         result = collect.of_run(directory.role("development"), names=part.names)
         wanted = tune.frozen(study, {})
         curves = [curve for curve in result.curves if (curve.model, curve.strategy) in wanted]
@@ -147,7 +147,7 @@ def _developing(study: Study, chosen: tune.Chosen) -> Iterator[Part]:
         yield part
 
 
-def _played(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> State:
+def _run_role(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> State:
     """Run one role to its end."""
     directory = study.role(part.role)
     if (state := _complete(part, directory)) is not None:
@@ -155,7 +155,7 @@ def _played(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[s
         return state
     begins(part.role)
     meter.done = meter.fresh = meter.problems = meter.failures = 0
-    with build.opened(part.experiment) as setup:
+    with build.open_setup(part.experiment) as setup:
         if part.only is not None and not any(
             part.only(place, problem) for place, problem in enumerate(setup.task.problems())
         ):
@@ -179,7 +179,7 @@ def _same(directory: RunDirectory, experiment: Experiment) -> bool:
         before = experiments.load(directory.experiment)
     except ConfigError:
         return False
-    return plan.needed(before) == plan.needed(experiment)
+    return plan.prune_definitions(before) == plan.prune_definitions(experiment)
 
 
 def _complete(part: Part, directory: RunDirectory) -> State | None:
@@ -187,7 +187,7 @@ def _complete(part: Part, directory: RunDirectory) -> State | None:
     if not directory.experiment.exists():
         return None
     try:
-        state = directory.finished()
+        state = directory.final_state()
     except InputError:
         return None
     if (

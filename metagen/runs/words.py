@@ -37,7 +37,7 @@ def axis(cost: str) -> str:
     return f"{unit(cost)} {PER_PROBLEM}"
 
 
-def spent(value: float, cost: str) -> str:
+def with_unit(value: float, cost: str) -> str:
     """An amount with what it counts: 3.2G FLOPs."""
     return f"{amount(value)} {unit(cost)}"
 
@@ -54,8 +54,8 @@ def often(value: float) -> str:
     return "over 99%" if value > 0.99 else "under 1%" if value < 0.01 else f"{value:.0%}"
 
 
-def resampled(value: float, several: int = 1) -> str:
-    """Behind a winner: in which share of resamples it wins, or of several budgets at least."""
+def win_share(value: float, several: int = 1) -> str:
+    """Written behind a winner: the share of resamples in which it wins; the least share, for several budgets."""
     return f" (in {'at least ' if several > 1 and 0.01 <= value <= 0.99 else ''}{often(value)} of resamples)"
 
 
@@ -64,7 +64,7 @@ def bounds(low: float, high: float) -> str:
     return "" if isnan(low) or isnan(high) else f"[{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def rated(value: float, low: float, high: float, stderr: float = nan) -> str:
+def with_interval(value: float, low: float, high: float, stderr: float = nan) -> str:
     """A share with its interval, and its clustered standard error where that is given: 41.0% ±1.5 [38.1, 44.0]."""
     return " ".join(part for part in (share(value), plus_minus(stderr).strip(), bounds(low, high)) if part)
 
@@ -73,7 +73,9 @@ def difference(value: float, low: float, high: float) -> str:
     """Points of accuracy with their interval: +3.2 [+1.1, +5.4]."""
     if isnan(value):
         return "–"
-    return signed(value) + ("" if isnan(low) or isnan(high) else f" [{signed(low)}, {signed(high)}]")
+    return signed_points(value) + (
+        "" if isnan(low) or isnan(high) else f" [{signed_points(low)}, {signed_points(high)}]"
+    )
 
 
 def within(low: float, high: float, form: Callable[[float], str] = "{:.3g}".format) -> str:
@@ -87,7 +89,7 @@ def within(low: float, high: float, form: Callable[[float], str] = "{:.3g}".form
     return f"above {form(low)}" if isinf(high) else f"{form(low)} to {form(high)}"
 
 
-def listed(parts: list[str]) -> str:
+def join_words(parts: list[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
@@ -132,7 +134,7 @@ def least(difference: Difference) -> str:
     return "none" if isinf(difference.detectable) else percent(difference.detectable, "")
 
 
-def signed(share: float) -> str:
+def signed_points(share: float) -> str:
     """A difference in points, with its sign; what rounds to 0 is +0.0."""
     return f"{100 * share:+z.1f}".replace("-", "−")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from metagen.border import Part, called, promises
+from metagen.border import Part, call, promises
 from metagen.call import Item
 from metagen.parts import fingerprint, part
 from metagen.scope import Scope
@@ -75,7 +75,7 @@ class Aggregator(Part, ABC):
         chosen = pool[selection.index]
         sequence = replace(chosen.sequence, exhausted=chosen.sequence.exhausted or selection.blind)
         if self.verifier is not None and chosen.score is not None:
-            return sequence.scored(self.verifier.name, chosen.score)
+            return sequence.with_score(self.verifier.name, chosen.score)
         return sequence
 
     @abstractmethod
@@ -173,7 +173,7 @@ class Ranked(Aggregator):
 
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         ballots = [
-            [await self.answer.key(said) for said in called(self, self.ballot, text, hint=list[str])]
+            [await self.answer.key(said) for said in call(self, self.ballot, text, hint=list[str])]
             for text in texts(pool)
         ]
         classes = [[key for key in ballot if key is not None] for ballot in ballots]

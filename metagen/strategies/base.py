@@ -82,7 +82,7 @@ class Result:
             self._bars(),
             html.usage(self.usage, self.physical, self.most, self.lost),
         ]
-        parts.append(html.folded(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
+        parts.append(html.fold(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
         return f"<div>{''.join(parts)}</div>"
 
     def _bars(self) -> str:
@@ -195,7 +195,7 @@ class Strategy(Generator):
             )
         return replace(result, exhausted=True) if scope.exhausted else result
 
-    def opened(
+    def open_call(
         self,
         prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
         budget: BudgetLike,
@@ -220,7 +220,7 @@ class Strategy(Generator):
         emit: Callable[[Sequence], None] | None = None,
     ) -> Result:
         """`solve` for code that runs in an event loop of its own."""
-        prefix, scope = self.opened(prompt, budget, seed, journal, emit)
+        prefix, scope = self.open_call(prompt, budget, seed, journal, emit)
         child = scope.child("0")
         sequence = await self._anytime(prefix, None, child)
         answer = (await self.answer.read([sequence]))[0] if self.answer is not None else None

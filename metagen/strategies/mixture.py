@@ -61,19 +61,19 @@ class MixtureOfAgents(Strategy):
             # The newest layer stands for all before it.
             scope.offers.clear()
             for one in responses:
-                scope.offer(one.rooted(prefix), key=await self._key(one.rooted(prefix)))
+                scope.offer(one.reroot(prefix), key=await self._key(one.reroot(prefix)))
             question = Sequence.of(ask_by(self.ask, prefix.prompt, [one.text for one in responses]))
         last = [(self.aggregator, scope.child("aggregate"))]
         (answer,) = await self._ask(question, last, scope, own=True)
         if answer is None or answer.finish not in ("eos", "stop"):
             return self._best([answer], prefix, scope)
-        final = answer.rooted(prefix)
+        final = answer.reroot(prefix)
         scope.offer(final, key=await self._key(final))
         return final
 
     def _best(self, written: abc.Sequence[Sequence | None], prefix: Sequence, scope: Scope) -> Sequence:
         """A whole response of the layer before; else the first of what was written, cut as it is."""
-        cut = next((one.rooted(prefix) for one in written if one is not None), prefix)
+        cut = next((one.reroot(prefix) for one in written if one is not None), prefix)
         return scope.best_offer() or cut
 
     async def _ask(

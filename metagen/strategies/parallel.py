@@ -108,7 +108,7 @@ class ParallelStrategy(Strategy):
         candidates = await drawing.to(self.n, step=self.step, enough=self.enough)
         if relative:
             candidates = await self._together(candidates, scope, scoring)
-        chosen = await self.chosen(candidates, prefix, scope)
+        chosen = await self.choose(candidates, prefix, scope)
         return replace(chosen, exhausted=True) if sampling.exhausted or scoring.exhausted else chosen
 
     async def _together(self, drawn: list[Candidate], scope: Scope, scoring: Scope) -> list[Candidate]:
@@ -122,7 +122,7 @@ class ParallelStrategy(Strategy):
         """Whether no more are needed, before n are drawn."""
         return False
 
-    async def chosen(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+    async def choose(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         """Which of the candidates is returned."""
         return await self.chooser.aggregate(candidates, prefix, scope)
 

@@ -57,6 +57,6 @@ class RejectionSampling(ParallelStrategy):
     def enough(self, candidates: abc.Sequence[Candidate]) -> bool:
         return any(map(self.accepts, candidates))
 
-    async def chosen(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
+    async def choose(self, candidates: list[Candidate], prefix: Sequence, scope: Scope) -> Sequence:
         accepted = next((one for one in candidates if self.accepts(one)), None)
-        return await super().chosen([accepted] if accepted else candidates, prefix, scope)
+        return await super().choose([accepted] if accepted else candidates, prefix, scope)

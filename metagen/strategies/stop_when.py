@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from metagen.border import answered, checked
+from metagen.border import call_or_await, checked
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.parts import part
@@ -76,4 +76,4 @@ class StopWhen(Strategy):
         """What there was before is never looked at alone: something is written in any case."""
         if done.text == prefix.text:
             return False
-        return bool(await answered(self, self.stops, done, hint=bool))
+        return bool(await call_or_await(self, self.stops, done, hint=bool))

@@ -63,7 +63,7 @@ class CodeTask(RecordTask):
         self._graded: dict[bytes, float] = {}
         super().__init__(source, answer=SameProgram(self.program), limit=limit)
 
-    def hidden(self) -> dict[str, dict[str, Any]]:
+    def hidden_tests(self) -> dict[str, dict[str, Any]]:
         """The hidden tests by problem id: `tests`, `setup` and `entry_points`, as `code_tests` makes them."""
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 
@@ -73,7 +73,7 @@ class CodeTask(RecordTask):
         Raises BrokenTests (of `metagen.verifiers.code.hidden`) where the problem's own tests cannot run.
         """
         if self._grader is None:
-            self._grader = sandbox_grader(self.hidden(), self.program)
+            self._grader = sandbox_grader(self.hidden_tests(), self.program)
         names = [digest(problem.digest, repr(self.program.read(sequence))) for sequence in sequences]
         new = {n: s for n, s in zip(names, sequences, strict=True) if n not in self._graded}
         found = dict(zip(new, await self._grader(problem, list(new.values())), strict=True)) if new else {}

@@ -16,7 +16,7 @@ from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.values import Count
 from metagen.verifiers.code.definitions import Definitions
 from metagen.verifiers.code.program import CompletedProgram, FencedProgram, ProgramRule
-from metagen.verifiers.source import parsed
+from metagen.verifiers.source import parse
 
 #: The few-shot text is the prompt itself: the data set has no examples.
 ASKING: Final = Asking(
@@ -105,7 +105,7 @@ class HumanEvalTask(CodeTask):
 
 
 def _function(prompt: str, point: str) -> ast.FunctionDef:
-    nodes = ast.iter_child_nodes(parsed(prompt))
+    nodes = ast.iter_child_nodes(parse(prompt))
     found = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == point]
     if not found:
         raise DataError(f"the prompt defines no function {point!r}, its entry point")
@@ -115,7 +115,7 @@ def _function(prompt: str, point: str) -> ast.FunctionDef:
 def _checks(test: str) -> None:
     """DataError unless the tests are Python that defines `check`, without which nothing would be tested."""
     try:
-        nodes = list(ast.iter_child_nodes(parsed(test)))
+        nodes = list(ast.iter_child_nodes(parse(test)))
     except SyntaxError as error:
         raise DataError(f"the test is no Python ({error.msg} in line {error.lineno})") from None
     if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in nodes):
@@ -139,8 +139,8 @@ def _examples(docstring: str, point: str) -> list[str]:
 
 def _shows_a_value(example: doctest.Example, point: str) -> bool:
     try:
-        call = next(ast.iter_child_nodes(parsed(example.source.strip(), "eval")))
-        ast.literal_eval(next(ast.iter_child_nodes(parsed(example.want.strip(), "eval"))))
+        call = next(ast.iter_child_nodes(parse(example.source.strip(), "eval")))
+        ast.literal_eval(next(ast.iter_child_nodes(parse(example.want.strip(), "eval"))))
     except (SyntaxError, ValueError):
         return False
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == point

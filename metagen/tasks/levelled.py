@@ -58,7 +58,7 @@ class LevelledTask(Task):
         """One of them as any task has them; `name` is its id."""
 
     @cached_property
-    def _drawn(self) -> list[tuple[Any, ...]]:
+    def _draws(self) -> list[tuple[Any, ...]]:
         """One problem of each level in a row; drawn once, and no more of them than `limit` leaves."""
         rows = self.per_level
         if self.limit is not None:
@@ -70,6 +70,6 @@ class LevelledTask(Task):
         return list(zip(*drawn, strict=True))
 
     def _all(self) -> Iterator[Problem]:
-        for index, row in enumerate(self._drawn):
+        for index, row in enumerate(self._draws):
             for level, one in zip(self.levels, row, strict=True):
                 yield self.as_problem(one, f"{self.name}/{self.split}/{level}/{index}")

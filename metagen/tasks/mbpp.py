@@ -18,7 +18,7 @@ from metagen.tasks.template import SHOWN, Asking, Form, Turns, Wording
 from metagen.values import Amount, Count, Switch
 from metagen.verifiers.code.definitions import Definitions
 from metagen.verifiers.code.program import FencedProgram, ProgramRule
-from metagen.verifiers.source import parsed
+from metagen.verifiers.source import parse
 
 ASKED: Final = (
     "{question}\n\nThe code should pass these tests:\n\n```python\n{tests}\n```\n\n"
@@ -158,7 +158,7 @@ def _shown(tests: abc.Sequence[str], names: abc.Sequence[str]) -> str:
 def _definitions(code: str) -> set[str]:
     """The functions and classes of a solution."""
     try:
-        nodes = ast.iter_child_nodes(parsed(code))
+        nodes = ast.iter_child_nodes(parse(code))
     except SyntaxError:
         return set()
     return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -172,7 +172,7 @@ def _entry_points(code: str, tests: abc.Sequence[str]) -> list[str]:
 def _imports(code: str, tests: abc.Sequence[str]) -> list[str]:
     """Imports of the solution that its tests rely on: tests run apart from it, and import for themselves."""
     try:
-        nodes = [n for n in ast.iter_child_nodes(parsed(code)) if isinstance(n, ast.Import | ast.ImportFrom)]
+        nodes = [n for n in ast.iter_child_nodes(parse(code)) if isinstance(n, ast.Import | ast.ImportFrom)]
     except SyntaxError:
         return []
     words = {word for test in tests for word in re.findall(r"\w+", test)}

@@ -137,7 +137,7 @@ class EngineTrial:
         """The greedy completion of each prompt."""
         return self.draw(engine, *(self.request(1, i, temperature=0.0) for i in range(len(self.prompts))))
 
-    def grown(self, engine: Engine, prefix: Sequence, sample: Sample) -> Sequence:
+    def grow(self, engine: Engine, prefix: Sequence, sample: Sample) -> Sequence:
         """The prefix with a sample that has not finished."""
         tokenizer = engine.tokenizer_fingerprint
         known = sample.ids is not None and tokenizer is not None

@@ -95,7 +95,7 @@ class EvaluationLaws(EngineTrial):
         self.need("evaluate")
         ids = self._ids(engine)
         last = len(ids) - 1
-        some = self._written(engine)
+        some = self._some_ids(engine)
         (forth,) = self.evaluate(engine, EvaluateRequest(ids, (last - 2, last - 1, last), some))
         (back,) = self.evaluate(engine, EvaluateRequest(ids, (last, last - 1, last - 2), some[::-1]))
         (twice,) = self.evaluate(engine, EvaluateRequest(ids, (last, last), (some[0], some[0])))
@@ -116,7 +116,7 @@ class EvaluationLaws(EngineTrial):
         self.need("evaluate")
         assert self.evaluate(engine) == []
         heads = [engine.render(prefix) or () for prefix in self.prefixes]
-        labels = self._written(engine)
+        labels = self._some_ids(engine)
         requests = [EvaluateRequest(ids, (len(ids) - 1,), labels) for ids in heads]
         together = self.evaluate(engine, *requests)
         for request, found in zip(requests, together, strict=True):
@@ -149,7 +149,7 @@ class EvaluationLaws(EngineTrial):
         with pytest.raises(InputError):
             self.evaluate(engine, EvaluateRequest((10**9, *ids), (0,)))
 
-    def _written(self, engine: Engine) -> tuple[int, ...]:
+    def _some_ids(self, engine: Engine) -> tuple[int, ...]:
         """Some ids that the model does write."""
         return tuple(sorted({i for sample in self.greedy(engine) for i in sample.ids or ()}))[:5]
 

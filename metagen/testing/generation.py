@@ -200,7 +200,7 @@ class GenerationLaws(EngineTrial):
             if answer.prefix_ids is not None:
                 assert answer.prefix_ids == engine.render(prefix)
             left -= part.generated or 0
-            longer = self.grown(engine, prefix, part)
+            longer = self.grow(engine, prefix, part)
             if part.ids is not None and part.finish is None:
                 assert engine.render(longer) == (*(engine.render(prefix) or ()), *part.ids)
             prefix = longer if part.finish is None else _finish(longer, part)
@@ -224,7 +224,7 @@ class GenerationLaws(EngineTrial):
         prefix = self.prefixes[0]
         head = engine.render(prefix) or ()
         for sample in self.draw(engine, self.request(16)):
-            own = self.grown(engine, prefix, sample)
+            own = self.grow(engine, prefix, sample)
             assert engine.render(own) == (*head, *(sample.ids or ()))
             bare = prefix.extend(sample.text)
             foreign = prefix.extend(sample.text, tokens=TokenIds((0, 0, 0), "another tokenizer"))

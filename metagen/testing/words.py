@@ -50,7 +50,7 @@ class Numbers(Primitive):
 
     def _outcome(self, prefix: Sequence, seed: int, until: Until, cap: int | None, scope: Scope) -> Outcome:
         most = self.most(prefix, until) if cap is None else cap
-        sample = _written(prefix.text, random.Random(seed), until, most or 0)
+        sample = _write(prefix.text, random.Random(seed), until, most or 0)
         words = _words(prefix)
         known = scope.prefixes(self.fingerprint).add(words)
         usage = Usage(len(words) - known, known, sample.generated, calls=1)
@@ -59,7 +59,7 @@ class Numbers(Primitive):
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
         words = _words(prefix)
-        known = scope.prefixes(self.fingerprint).known(words)
+        known = scope.prefixes(self.fingerprint).count_known(words)
         return Usage(len(words) - known, known, n * (tokens or 0), calls=n)
 
     def remember(self, prefix: Sequence, scope: Scope, rows: list[Row]) -> None:
@@ -80,8 +80,8 @@ def _words(prefix: Sequence, new: str = "") -> list[int]:
     return [crc32(word) for word in (*prompt.split(), *text.encode("utf-8", "surrogatepass").split())]
 
 
-def _written(before: str, draw: random.Random, until: Until, most: int) -> Sample:
-    """What follows a text, to its end, that of the step, or the most that it may have."""
+def _write(before: str, draw: random.Random, until: Until, most: int) -> Sample:
+    """Write what follows a text, up to its end, the end of the step, or `most` tokens."""
     delimiter = until.delimiter if isinstance(until, Step) else None
     text, logprobs, step_end, ended = before, list[float](), None, False
     while len(logprobs) < most and not ended and step_end is None:

@@ -11,7 +11,7 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects
 from metagen.verifiers.base import Answer
-from metagen.verifiers.cues import BOX, CUE, DENIED, OPTION, TAIL, cleaned
+from metagen.verifiers.cues import BOX, CUE, DENIED, OPTION, TAIL, clean
 from metagen.verifiers.pattern import PatternRule
 
 LETTERS: Final = "two or more different letters or digits, such as 'ABCDE'"
@@ -163,8 +163,8 @@ class ChoiceRule(PatternRule):
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
-        text = cleaned(text[-TAIL:])
-        for source in (self._boxed, self._announced, self._called_right, self._leading):
+        text = clean(text[-TAIL:])
+        for source in (self._read_box, self._read_announcement, self._read_statements, self._leading):
             if (answer := source(text, ended)) is not None:
                 return answer
         return MISSING
@@ -185,8 +185,8 @@ class ChoiceRule(PatternRule):
     def _letter(written: str) -> Answer:
         return Answer(written, written.upper())
 
-    def _boxed(self, text: str, ended: bool) -> Answer | None:
-        """In the last box that holds letters; in two that a comma, `and` or `or` joins, there are several."""
+    def _read_box(self, text: str, ended: bool) -> Answer | None:
+        """Read the last box that holds letters; two that a comma, `and` or `or` joins hold several letters."""
         boxes = [box.end() for box in re.finditer(BOX, text)]
         for place in reversed(range(len(boxes))):
             if (answer := self._at(text, boxes[place], ended)) is not None:
@@ -196,8 +196,8 @@ class ChoiceRule(PatternRule):
                 )
         return None
 
-    def _announced(self, text: str, ended: bool) -> Answer | None:
-        """After the last announcement, or in a line that is a letter and stands below it."""
+    def _read_announcement(self, text: str, ended: bool) -> Answer | None:
+        """Read the letter behind the last announcement, or alone in the line below it."""
         cues = [
             c.end() for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())
         ]
@@ -217,9 +217,9 @@ class ChoiceRule(PatternRule):
         letters = {(a or b).upper() for a, b in self._aside.findall(sentence[0])}
         return self._letter(letters.pop()) if len(letters) == 1 else None
 
-    def _called_right(self, text: str, ended: bool) -> Answer | None:
-        """In statements such as `B is correct`, which must all name the same letter."""
-        return _agreed(m[1] for m in self._right.finditer(text) if _RIGHT.match(text, m.end()))
+    def _read_statements(self, text: str, ended: bool) -> Answer | None:
+        """Read statements such as `B is correct`, which must all name the same letter."""
+        return _agree(m[1] for m in self._right.finditer(text) if _RIGHT.match(text, m.end()))
 
     def _leading(self, text: str, ended: bool, *, pure: bool = False) -> Answer | None:
         """At the head of the first or the last line. pure: in lines that are nothing but a letter."""
@@ -235,7 +235,7 @@ class ChoiceRule(PatternRule):
             elif not pure and _heads(match[1], lines, match.end(1), match["text"]):
                 headed.append((match[1], outer))
         if alone:
-            return _agreed(alone)
+            return _agree(alone)
         if pure:
             return None
         if (named := _NAMED.match(lines)) and named.end() >= len(lines.rstrip(' .*_$)}"')):
@@ -247,7 +247,7 @@ class ChoiceRule(PatternRule):
         return next((self._letter(letter) for letter, outer in headed if outer), None)
 
 
-def _agreed(letters: Iterator[str] | list[str]) -> Answer | None:
+def _agree(letters: Iterator[str] | list[str]) -> Answer | None:
     """The one letter of several mentions; `ambiguous` if they differ."""
     found = {letter.upper(): letter for letter in letters}
     if len(found) > 1:

@@ -7,7 +7,7 @@ from typing import Final
 
 #: Only so much of a long text, counted from its end, is looked at.
 TAIL: Final = 20_000
-#: Stands for the beginning of a box in a cleaned text.
+#: Stands for the beginning of a box in a clean text.
 BOX: Final = "\x01"
 OPTION: Final = r"(?:option|choice|alternative|letter)"
 _GOOD: Final = r"(?:final|(?<!in)correct|right|best|my|our|chosen|selected|most\s*\w{1,20})"
@@ -39,7 +39,7 @@ _BOXES: Final = re.compile(r"\\(?:boxed|fbox)\s*")
 _DELIMITER: Final = re.compile(r"\\[()\[\]]")
 
 
-def cleaned(text: str) -> str:
+def clean(text: str) -> str:
     """Without a thought, and without LaTeX but for the beginnings of boxes."""
     text = text.rpartition("</think>")[2]
     if "\\" not in text and "{" not in text:

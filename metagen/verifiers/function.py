@@ -6,7 +6,7 @@ from collections import abc
 from collections.abc import Awaitable, Callable
 from dataclasses import field
 
-from metagen.border import answered, called, is_async, ours
+from metagen.border import call, call_or_await, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
 from metagen.parts import part
@@ -52,7 +52,9 @@ class FunctionVerifier(PrimitiveVerifier):
             return [_outcome(self.function(s)) for s in sequences]  # type: ignore[arg-type]
 
         async def one(place: int, sequence: Sequence) -> Outcome:
-            result = await answered(self, self.function, sequence, hint=float | Score, broken=_out_of_range)
+            result = await call_or_await(
+                self, self.function, sequence, hint=float | Score, broken=_out_of_range
+            )
             ended[place] = outcome = _outcome(result)
             return outcome
 
@@ -85,12 +87,12 @@ class FunctionRule(AnswerRule):
         return [self._answer(s.text) for s in sequences]
 
     async def key(self, answer: str) -> str | None:
-        found: str | None = called(self, self._key, answer, hint=str | None)
+        found: str | None = call(self, self._key, answer, hint=str | None)
         return found
 
     def _answer(self, text: str) -> Answer:
-        answer = called(self, self._read, text, hint=str | None)
+        answer = call(self, self._read, text, hint=str | None)
         if answer is None:
             return Answer(verdict="missing")
-        key = called(self, self._key, answer, hint=str | None)
+        key = call(self, self._key, answer, hint=str | None)
         return Answer(answer, key, None if key is not None else "unparsable")

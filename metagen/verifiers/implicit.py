@@ -22,7 +22,7 @@ from metagen.call import Ended, Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import watch_evaluation
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -167,8 +167,8 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
             return [], []
         try:
             async with asyncio.TaskGroup() as group:
-                ours = group.create_task(evaluated(self.engine, requests))
-                theirs = group.create_task(evaluated(self.reference, requests))
+                ours = group.create_task(watch_evaluation(self.engine, requests))
+                theirs = group.create_task(watch_evaluation(self.reference, requests))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
         return ours.result(), theirs.result()
@@ -212,7 +212,7 @@ class ImplicitProcessRewardModel(PrimitiveVerifier):
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         caches = [scope.prefixes(engine.fingerprint) for engine, _ in self._models]
         asked = [t for s in sequences if (t := self._trace(s)).given is None]
-        bounds = [self._price(t, [cache.known(t.ids) for cache in caches]) for t in asked]
+        bounds = [self._price(t, [cache.count_known(t.ids) for cache in caches]) for t in asked]
         return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:

@@ -258,13 +258,13 @@ class SeparatorSteps(Layout):
 
     def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         separator, positions = encoder.encode(self.separator), []
-        ids = list(self._opened(encoder, prompt, steps[0]))
+        ids = list(self._open(encoder, prompt, steps[0]))
         for i, step in enumerate(steps):
             ids += [*(encoder.encode(step) if i else ()), *separator]
             positions.append(len(ids) - 1)
         return Laid(tuple(ids), tuple(positions))
 
-    def _opened(self, encoder: Encoder, prompt: Prompt, first: str) -> tuple[int, ...]:
+    def _open(self, encoder: Encoder, prompt: Prompt, first: str) -> tuple[int, ...]:
         """The prompt and the first step."""
         if self.chat:
             return encoder.render(Prompt(prompt.problem_id, messages=conversation(prompt)), first)

@@ -11,7 +11,7 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.verifiers.base import Answer
 from metagen.verifiers.pattern import PatternRule
-from metagen.verifiers.source import parsed
+from metagen.verifiers.source import parse
 
 #: Longer texts are no answer; the bound keeps the syntax tree, and so the work, small.
 MAX_CHARACTERS: Final = 4_096
@@ -55,7 +55,7 @@ class LiteralRule(PatternRule):
         if found is None and ended and (key := self.canonical(bare)) is not None:
             # Of arguments a call, or literals: any word of a sentence could be an argument.
             found = bare if bare.startswith("f(") or _SOURCE not in key else None
-        return self.told(found and found.strip().strip("`"))
+        return self.to_answer(found and found.strip().strip("`"))
 
 
 def _arguments(text: str) -> str:
@@ -77,7 +77,7 @@ def _call_of(text: str) -> str:
 
 
 def _expression(text: str) -> ast.expr:
-    node = next(ast.iter_child_nodes(parsed(text, "eval")))
+    node = next(ast.iter_child_nodes(parse(text, "eval")))
     assert isinstance(node, ast.expr)
     return node
 

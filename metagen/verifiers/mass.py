@@ -12,7 +12,7 @@ from metagen.cost import Usage, flops_2n, prefill_flops
 from metagen.errors import DataError, InputError, UnsupportedError
 from metagen.generators.engine import Evaluated, EvaluateRequest
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import watch_evaluation
 from metagen.journal import Row
 from metagen.parts import part
 from metagen.scope import Scope
@@ -36,10 +36,10 @@ class ConstraintMass(Verifier):
         return digest("constraint mass").hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
-        return [Score(math.exp(log_w), raw=log_w) for log_w in map(_kept, sequences)]
+        return [Score(math.exp(log_w), raw=log_w) for log_w in map(_log_mass, sequences)]
 
 
-def _kept(sequence: Sequence) -> float:
+def _log_mass(sequence: Sequence) -> float:
     if sequence.log_mass is None:
         raise DataError(
             f"a sample of problem {sequence.prompt.problem_id!r} does not say what masks left of it; give its "
@@ -111,7 +111,7 @@ class GrammarMass(PrimitiveVerifier):
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         asked = [self._requests(sequence) for sequence in sequences]
         flat = [request for each in asked for request in each]
-        answers = iter(await evaluated(self.generator.engine, flat) if flat else [])
+        answers = iter(await watch_evaluation(self.generator.engine, flat) if flat else [])
         return [
             self._outcome(sequence, [next(answers) for _ in each], scope)
             for sequence, each in zip(sequences, asked, strict=True)
@@ -150,22 +150,22 @@ class GrammarMass(PrimitiveVerifier):
         read = [Usage(prefilled=a.prefilled, cached=a.cached) for a in answers]
         return Outcome(
             score_payload(score),
-            self._priced(len(ids), known),
+            self._usage(len(ids), known),
             dataclasses.replace(Usage.sum(read) if read else Usage(), calls=1),
         )
 
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.generator.engine.fingerprint)
         rendered = [self._ids(sequence)[0] for sequence in sequences]
-        return Usage.sum([self._priced(len(ids), cache.known(ids)) for ids in rendered])
+        return Usage.sum([self._usage(len(ids), cache.count_known(ids)) for ids in rendered])
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:
         cache = scope.prefixes(self.generator.engine.fingerprint)
         for sequence in sequences:
             cache.note(self._ids(sequence)[0])
 
-    def _priced(self, total: int, known: int) -> Usage:
-        """Of one text, read once: both distributions come from the same logits."""
+    def _usage(self, total: int, known: int) -> Usage:
+        """Usage of one text, read once: both distributions come from the same logits."""
         shape = self.generator.engine.shape
         new = total - known
         usage = Usage(

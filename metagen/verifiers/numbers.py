@@ -90,4 +90,4 @@ class NumberRule(PatternRule):
         found = self.match(text, ended)
         if found is None and ended and self.prose and self.canonical(text) is not None:
             found = text
-        return self.told(found)
+        return self.to_answer(found)

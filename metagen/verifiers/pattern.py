@@ -44,7 +44,7 @@ class PatternRule(AnswerRule):
     def answer(self, text: str, ended: bool) -> Answer:
         """The answer in a text. ended: it was not cut off."""
 
-    def told(self, found: str | None) -> Answer:
+    def to_answer(self, found: str | None) -> Answer:
         """The answer that stands there by itself; `missing` if nothing does, `unparsable` if it has no key."""
         if not found or not (text := found.strip()):
             return Answer(verdict="missing")

@@ -58,7 +58,7 @@ class ReadOnce:
         wanted, loop = set(names), asyncio.get_running_loop()
         while others := {f for n in wanted if (f := self._inflight.get(n)) and f.get_loop() is loop}:
             await asyncio.wait(others)
-        known = self._known(names)
+        known = self._recall(names)
         missing, done = wanted - known.keys(), loop.create_future()
         self._inflight.update(dict.fromkeys(missing, done))
         try:
@@ -76,8 +76,8 @@ class ReadOnce:
             for name in list(islice(self._values, max(0, len(self._values) - self._limit))):
                 del self._values[name]
 
-    def _known(self, names: abc.Sequence[bytes]) -> dict[bytes, float]:
-        """What is remembered; it moves to the end of what will be forgotten."""
+    def _recall(self, names: abc.Sequence[bytes]) -> dict[bytes, float]:
+        """Recall the values of these names; they will now be forgotten last."""
         known = {}
         with self._lock:
             for name in names:

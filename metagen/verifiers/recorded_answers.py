@@ -27,7 +27,7 @@ class RecordedRule(AnswerRule):
         return digest("recorded rule", self.rule.fingerprint).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
-        written = [carried(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
+        written = [read_recorded(s, ANSWER, "{answers: FIELD}").feedback for s in sequences]
         keys = {text: await self.rule.key(text) for text in dict.fromkeys(written) if text}
         return [
             Answer(text, keys[text], None if keys[text] is not None else "unparsable")
@@ -40,8 +40,8 @@ class RecordedRule(AnswerRule):
         return await self.rule.key(answer)
 
 
-def carried(sequence: Sequence, name: str, fields: str) -> Score:
-    """What was recorded with a sample under a name. fields: what maps it. InputError where there is none."""
+def read_recorded(sequence: Sequence, name: str, fields: str) -> Score:
+    """Read the record of a sample under a name; InputError where there is none. fields: names the mapping."""
     if name not in sequence.scores:
         raise InputError(
             f"a sample of problem {sequence.prompt.problem_id!r} has no recorded {name!r}; map it where the pool is "

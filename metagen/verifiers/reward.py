@@ -18,7 +18,7 @@ from metagen.call import Ended, Outcome
 from metagen.cost import FREE, Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, ModelError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import watch_evaluation
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -206,7 +206,7 @@ class RewardModel(PrimitiveVerifier):
             )
             for reading, places in pairs
         ]
-        return await evaluated(self.engine, requests) if requests else []
+        return await watch_evaluation(self.engine, requests) if requests else []
 
     def _odds(self, row: abc.Sequence[float]) -> float:
         if not 1 <= len(row) <= 2:
@@ -242,7 +242,7 @@ class RewardModel(PrimitiveVerifier):
     def worst(self, sequences: abc.Sequence[Sequence], scope: Scope) -> Usage:
         cache = scope.prefixes(self.engine.fingerprint)
         asked = [r for s in sequences if (r := self._read(s)).given is None]
-        bounds = [self._price(r, cache.known(r.laid.ids)) for r in asked]
+        bounds = [self._price(r, cache.count_known(r.laid.ids)) for r in asked]
         return replace(Usage.sum(bounds), calls=len(sequences))
 
     def remember(self, sequences: abc.Sequence[Sequence], scope: Scope) -> None:

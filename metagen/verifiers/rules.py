@@ -46,20 +46,20 @@ def answer_rule(given: Rule, where: str = "answer", **options: Any) -> AnswerRul
             raise InputError(f"{where}: {twice[0]!r} is given twice, in and beside the rule; leave one out")
         if not isinstance(given.get("kind"), str):
             raise InputError(
-                f"{where}={dict(given)!r:.80} has no kind; expected kind: {_known()}, and its options"
+                f"{where}={dict(given)!r:.80} has no kind; expected kind: {_expectation()}, and its options"
             )
         return answer_rule(given["kind"], where, **own, **options)
     if isinstance(given, AnswerRule):
-        return _finished(given, repr(given), where, options)
+        return _refuse_options(given, repr(given), where, options)
     if not isinstance(given, str):
-        raise InputError(f"{where}={given!r:.80}: expected an answer rule, {_known()}; {_REMEDY}")
-    made = _found(given, where)
+        raise InputError(f"{where}={given!r:.80}: expected an answer rule, {_expectation()}; {_REMEDY}")
+    made = _find(given, where)
     if isinstance(made, AnswerRule):
-        return _finished(made, given, where, options)
-    return _made(made, given, where, {**_USUAL.get(given, {}), **options})
+        return _refuse_options(made, given, where, options)
+    return _make(made, given, where, {**_USUAL.get(given, {}), **options})
 
 
-def _finished(rule: AnswerRule, name: str, where: str, options: Mapping[str, Any]) -> AnswerRule:
+def _refuse_options(rule: AnswerRule, name: str, where: str, options: Mapping[str, Any]) -> AnswerRule:
     if options:
         raise InputError(
             f"{where}={name!s:.80} is a rule that is made already, and takes no {', '.join(options)}; give its class "
@@ -68,18 +68,18 @@ def _finished(rule: AnswerRule, name: str, where: str, options: Mapping[str, Any
     return rule
 
 
-def _known() -> str:
+def _expectation() -> str:
     return f"one of {', '.join(RULES)}, or module:attribute"
 
 
-def _found(name: str, where: str) -> Any:
-    """What a name stands for; InputError for one that nothing has."""
+def _find(name: str, where: str) -> Any:
+    """Find the rule of a name; InputError where there is none."""
     target = RULES.get(name, name)
     module, colon, attribute = target.partition(":")
     if not (module and colon and attribute):
         near = get_close_matches(name, RULES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{where}={name!r} is no answer rule; expected {_known()}{hint}")
+        raise InputError(f"{where}={name!r} is no answer rule; expected {_expectation()}{hint}")
     try:
         found = trust.load(target, typed=name in RULES or where.startswith("--"))
     except ConfigError:
@@ -96,8 +96,8 @@ def _found(name: str, where: str) -> Any:
     )
 
 
-def _made(make: Any, name: str, where: str, options: dict[str, Any]) -> AnswerRule:
-    """What a class or function makes of the options."""
+def _make(make: Any, name: str, where: str, options: dict[str, Any]) -> AnswerRule:
+    """Make a rule by a class or function, with the options."""
     try:
         takes = inspect.signature(make).parameters
     except (TypeError, ValueError):

@@ -10,7 +10,7 @@ from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.code.program import ProgramRule
-from metagen.verifiers.source import parsed
+from metagen.verifiers.source import parse
 
 #: A longer program has no key; its syntax tree would be large.
 MAX_PROGRAM = 50_000
@@ -33,7 +33,7 @@ class SameProgram(AnswerRule):
         if len(answer) > MAX_PROGRAM:
             return None
         try:
-            return digest(ast.dump(parsed(answer))).hex()
+            return digest(ast.dump(parse(answer))).hex()
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
 

@@ -7,7 +7,7 @@ import warnings
 from typing import Literal
 
 
-def parsed(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
+def parse(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """The syntax tree, without the warnings that the text of others deserves.
 
     Raises SyntaxError, ValueError (null bytes), MemoryError or RecursionError (nesting).

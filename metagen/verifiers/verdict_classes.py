@@ -8,7 +8,7 @@ from typing import Final, Literal
 from metagen.parts import part
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
-from metagen.verifiers.recorded_answers import carried
+from metagen.verifiers.recorded_answers import read_recorded
 
 #: The key of what is right.
 RIGHT: Final = "right"
@@ -51,7 +51,7 @@ class VerdictRule(AnswerRule):
         return None
 
     def _answer(self, sequence: Sequence) -> Answer:
-        verdict = carried(sequence, self.score, f"{{scores.{self.score}: FIELD}}").value
+        verdict = read_recorded(sequence, self.score, f"{{scores.{self.score}: FIELD}}").value
         if verdict is None:
             return Answer(verdict="missing")
         if verdict > 0.5:

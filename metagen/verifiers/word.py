@@ -13,7 +13,7 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects, Filled
 from metagen.verifiers.base import Answer
-from metagen.verifiers.cues import BOX, CUE, DENIED, TAIL, cleaned
+from metagen.verifiers.cues import BOX, CUE, DENIED, TAIL, clean
 from metagen.verifiers.pattern import PatternRule
 
 WORDS: Final = "two or more different words, such as [yes, no]"
@@ -85,7 +85,7 @@ class WordRule(PatternRule):
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
-        text = cleaned(text[-TAIL:]).rstrip()
+        text = clean(text[-TAIL:]).rstrip()
         for source in (self._boxed, self._announced, self._leading, self._concluded):
             if (answer := source(text, ended)) is not None:
                 return answer

@@ -150,7 +150,7 @@ def test_problems_may_be_told_part_by_part(size: int) -> None:
             for name in ("problem", "key", "correct", "text", "length", "position")
         )
         auditing.add(Samples(*arrays, {name: values[there] for name, values in whole.scores.items()}), there)
-    one, other = audit(whole), auditing.found
+    one, other = audit(whole), auditing.result
     assert one.trend is not None and other.trend is not None and one.mixed > 2 and len(one.unread_at) == 3
     assert (other.trend.z, other.trend.first) == pytest.approx((one.trend.z, one.trend.first))
     scores = {

@@ -15,9 +15,9 @@ from metagen.analysis.error_rates import (
     Levels,
     error_rates,
     levels,
-    predicted_best_of_n,
-    predicted_by_group,
-    predicted_in_pool,
+    predict_best_of_n,
+    predict_by_group,
+    predict_in_pool,
 )
 from metagen.analysis.estimators import best_of_k, pass_at_k
 from metagen.analysis.ragged import Pool
@@ -46,7 +46,7 @@ def brute_force(p: float, of: Levels, n: int) -> float:
 def test_the_prediction_is_the_sum_over_all_outcomes(p: float, n: int) -> None:
     two = ErrorRates(0.5, 0.7, 0.2).levels
     for of in (THREE, two):
-        assert predicted_best_of_n(p, of, [n])[0] == pytest.approx(brute_force(p, of, n), abs=1e-12)
+        assert predict_best_of_n(p, of, [n])[0] == pytest.approx(brute_force(p, of, n), abs=1e-12)
 
 
 def test_a_verifier_that_accepts_or_rejects_has_a_closed_form() -> None:
@@ -54,9 +54,9 @@ def test_a_verifier_that_accepts_or_rejects_has_a_closed_form() -> None:
     a = p * t + (1 - p) * f
     for n in (1, 2, 5, 20, 300):
         expected = (1 - (1 - a) ** n) * p * t / a + (1 - a) ** n * p * (1 - t) / (1 - a)
-        assert predicted_best_of_n(p, ErrorRates(0.5, t, f).levels, [n])[0] == pytest.approx(expected)
+        assert predict_best_of_n(p, ErrorRates(0.5, t, f).levels, [n])[0] == pytest.approx(expected)
     # The limit of resampling: more samples do not help a verifier that accepts wrong ones.
-    assert predicted_best_of_n(p, ErrorRates(0.5, t, f).levels, [5000])[0] == pytest.approx(
+    assert predict_best_of_n(p, ErrorRates(0.5, t, f).levels, [5000])[0] == pytest.approx(
         float(ErrorRates(0.5, t, f).limit(p))
     )
     assert float(ErrorRates(0.5, t, f).limit(p)) == pytest.approx(p * t / a)
@@ -64,11 +64,11 @@ def test_a_verifier_that_accepts_or_rejects_has_a_closed_form() -> None:
 
 def test_perfect_useless_and_inverted_verifiers() -> None:
     p, ns = np.array([0.05, 0.4, 0.9]), [1, 3, 10]
-    perfect = predicted_best_of_n(p, ErrorRates(0.5, 1.0, 0.0).levels, ns)
+    perfect = predict_best_of_n(p, ErrorRates(0.5, 1.0, 0.0).levels, ns)
     assert perfect == pytest.approx(1 - (1 - p) ** np.array(ns)[:, None])
-    useless = predicted_best_of_n(p, ErrorRates(0.5, 0.6, 0.6).levels, ns)
+    useless = predict_best_of_n(p, ErrorRates(0.5, 0.6, 0.6).levels, ns)
     assert useless == pytest.approx(np.tile(p, (3, 1)))
-    inverted = predicted_best_of_n(p, ErrorRates(0.5, 0.0, 1.0).levels, ns)
+    inverted = predict_best_of_n(p, ErrorRates(0.5, 0.0, 1.0).levels, ns)
     assert inverted == pytest.approx(p ** np.array(ns)[:, None])
 
 
@@ -76,14 +76,14 @@ def test_a_pool_predicts_without_bias_what_its_unknown_share_does() -> None:
     size = 12
     c = np.arange(size + 1)
     for p, n in product((0.15, 0.6), (1, 2, 5, 12)):
-        pools = predicted_in_pool(c, np.full(size + 1, size), THREE, [n])[0]
+        pools = predict_in_pool(c, np.full(size + 1, size), THREE, [n])[0]
         mean = float((binom.pmf(c, size, p) * pools).sum())
-        assert mean == pytest.approx(float(predicted_best_of_n(p, THREE, [n])[0]), abs=1e-12)
+        assert mean == pytest.approx(float(predict_best_of_n(p, THREE, [n])[0]), abs=1e-12)
 
 
 def test_in_a_pool_a_perfect_verifier_predicts_pass_at_k() -> None:
     c, sizes, ns = np.array([0, 1, 4, 8]), np.array([8, 8, 8, 8]), [1, 2, 5, 8]
-    found = predicted_in_pool(c, sizes, ErrorRates(0.5, 1.0, 0.0).levels, ns)
+    found = predict_in_pool(c, sizes, ErrorRates(0.5, 1.0, 0.0).levels, ns)
     assert found == pytest.approx(pass_at_k(sizes, c, np.array(ns)[:, None]), abs=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_in_a_pool_of_ties_the_subset_is_enumerated() -> None:
                 right[i] for i in subset
             ]
             total += mass * sum(among) / len(among)
-    found = predicted_in_pool([2], [5], ErrorRates(0.5, t, f).levels, [n])
+    found = predict_in_pool([2], [5], ErrorRates(0.5, t, f).levels, [n])
     assert found[0, 0] == pytest.approx(total / comb(5, n))
 
 
@@ -119,7 +119,7 @@ def simulated(problems: int, samples: int, *, ease: float = 0.0) -> tuple[Pool, 
 def test_prediction_meets_measurement_where_scores_depend_on_correctness_alone() -> None:
     pool, _ = simulated(400, 32)
     ns = [1, 2, 4, 8, 16, 32]
-    predicted = predicted_in_pool(pool.correct.sum(axis=1), pool.sizes, levels(pool), ns)
+    predicted = predict_in_pool(pool.correct.sum(axis=1), pool.sizes, levels(pool), ns)
     measured = best_of_k(pool.scores, pool.correct, ns).accuracy
     # Fixed seed; the standard error of the mean difference is below 0.01 at every n.
     assert predicted.mean(axis=1) == pytest.approx(measured.mean(axis=1), abs=0.02)
@@ -128,21 +128,21 @@ def test_prediction_meets_measurement_where_scores_depend_on_correctness_alone()
 def test_prediction_is_too_high_where_the_verifier_knows_problems_and_groups_mend_it() -> None:
     pool, share = simulated(400, 32, ease=0.5)
     measured = best_of_k(pool.scores, pool.correct, [8]).accuracy[0].mean()
-    missed = predicted_by_group(pool, [8])[0].mean() - measured
+    missed = predict_by_group(pool, [8])[0].mean() - measured
     # Within a tenth of difficulty there is little left to know of a problem.
-    left = predicted_by_group(pool, [8], np.round(10 * share))[0].mean() - measured
+    left = predict_by_group(pool, [8], np.round(10 * share))[0].mean() - measured
     assert missed > 0.05 and abs(left) < missed / 4
 
 
 def test_groups_of_one_problem_predict_what_was_measured_with_its_own_samples_drawn_anew() -> None:
     pool = Pool.of([[0.9, 0.5, 0.4], [0.3, 0.2, np.nan], [0.1, 0.9, 0.9]], [[1, 0, 0], [0, 0, 0], [1, 1, 1]])
-    found = predicted_by_group(pool, [1, 2], [0, 1, 2])
+    found = predict_by_group(pool, [1, 2], [0, 1, 2])
     assert found[0] == pytest.approx([1 / 3, 0.0, 1.0])
     # A right sample scores 0.9 and beats any wrong one; all are wrong; all are right.
     assert found[1] == pytest.approx([2 / 3, 0.0, 1.0])
-    assert (predicted_by_group(pool, [2]) == predicted_in_pool([1, 0, 3], [3, 3, 3], levels(pool), [2])).all()
+    assert (predict_by_group(pool, [2]) == predict_in_pool([1, 0, 3], [3, 3, 3], levels(pool), [2])).all()
     with pytest.raises(InputError, match="a label for each"):
-        predicted_by_group(pool, [1], [0, 1])
+        predict_by_group(pool, [1], [0, 1])
 
 
 def test_levels_are_the_scores_of_right_and_wrong_samples() -> None:
@@ -174,6 +174,6 @@ def test_what_is_no_distribution_or_no_n_is_refused() -> None:
     with pytest.raises(InputError, match="≥ 0"):
         Levels(np.array([1.5, -0.5]), np.array([0.5, 0.5]))
     with pytest.raises(InputError, match="n ≥ 1"):
-        predicted_best_of_n(0.5, THREE, [0])
+        predict_best_of_n(0.5, THREE, [0])
     with pytest.raises(InputError, match="smallest pool"):
-        predicted_in_pool([1], [4], THREE, [5])
+        predict_in_pool([1], [4], THREE, [5])

@@ -13,7 +13,7 @@ from metagen.analysis.preference import (
     ELO_UNIT,
     bradley_terry,
     elo,
-    elo_expected,
+    elo_expectation,
 )
 from metagen.errors import InputError
 
@@ -105,11 +105,11 @@ def test_what_is_no_table_of_wins_is_refused(wins: list[list[float]]) -> None:
 
 
 def test_elo_is_bradley_and_terry_in_points() -> None:
-    assert elo_expected(1500.0, 1100.0) == pytest.approx(1 / (1 + 10**-1))
+    assert elo_expectation(1500.0, 1100.0) == pytest.approx(1 / (1 + 10**-1))
     found = bradley_terry([[0, 10], [1, 0]])
     ratings = found.elo()
     assert ratings.mean() == pytest.approx(1500.0) and ratings[0] - ratings[1] == pytest.approx(400.0)
-    assert elo_expected(ratings[0], ratings[1]) == pytest.approx(found.probability(0, 1))
+    assert elo_expectation(ratings[0], ratings[1]) == pytest.approx(found.probability(0, 1))
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +129,7 @@ def test_elo_moves_points_and_makes_none(matches: list[tuple[int, int, float]], 
 def test_one_match_is_what_the_rule_says() -> None:
     assert elo([(0, 1, 1.0)], 3, k=32.0) == pytest.approx([1516.0, 1484.0, 1500.0])
     ratings = elo([(0, 1, 1.0), (1, 2, 0.5)], 3, k=32.0)
-    lost = 32 * (0.5 - float(elo_expected(1484.0, 1500.0)))
+    lost = 32 * (0.5 - float(elo_expectation(1484.0, 1500.0)))
     assert ratings == pytest.approx([1516.0, 1484.0 + lost, 1500.0 - lost])
 
 

@@ -146,13 +146,13 @@ def test_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     run = RunDirectory.at(tmp_path / "run")
     assert "has not begun" in Page(run._repr_html_()).text
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         runner.run(setup, run)
     page = Page(run._repr_html_())
     assert "sums" in page.text
     assert "4 problems, 16 samples, seed 0" in page.text
     assert f"metagen report {run.root}" in page.text
-    results = derive(run, run.finished().lines)
+    results = derive(run, run.final_state().lines)
     assert "toy/majority@4" in Page(results._repr_html_()).text
     assert repr(results) == "Results(2 configurations, 6 by level)"
     run.save(runner.State("sums", "interrupted"))

@@ -152,7 +152,7 @@ def sections() -> list[type]:
 
 
 def model_text(model: type, level: str = "##") -> str:
-    return f"\n{level} {title(model)}\n\n{words.summary(model)}\n\n{table(words.described(model))}"
+    return f"\n{level} {title(model)}\n\n{words.summary(model)}\n\n{table(words.describe_fields(model))}"
 
 
 @cache
@@ -163,10 +163,11 @@ def pages() -> dict[str, str]:
         kinds = registry.KINDS[section]  # type: ignore[index]  # the sections are those of the registry
         text = "".join(kind_text(section, kind) for kind in kinds)  # type: ignore[arg-type]
         found[section] = HEAD.format(REFRESH, name, says) + text
-    rules = "".join(
-        f"\n## {kind}\n\n{words.summary(rule)}\n\n{link(rule)}\n\n{table(words.described(rule_model(kind), rule))}"
-        for kind, rule in ((kind, pkgutil.resolve_name(target)) for kind, target in RULES.items())
-    )
+    rules = ""
+    for kind, target in RULES.items():
+        rule = pkgutil.resolve_name(target)
+        fields = table(words.describe_fields(rule_model(kind), rule))
+        rules += f"\n## {kind}\n\n{words.summary(rule)}\n\n{link(rule)}\n\n{fields}"
     about = "How an answer is read out of a completion, and which answers are the same."
     found["answers"] = HEAD.format(REFRESH, "Answer rules", about) + rules
     about = "Values of several fields, which stand as a mapping in the field of a kind."
@@ -197,7 +198,7 @@ def test_each_field_has_a_sentence() -> None:
         for one in words.fields_of(section, kind)
     }
     models = [*values(), *sections()]
-    told |= {f"{title(m)}.{one.name}": one.says for m in models for one in words.described(m)}
+    told |= {f"{title(m)}.{one.name}": one.says for m in models for one in words.describe_fields(m)}
     assert len(told) > 600 and [name for name, says in told.items() if not says] == []
 
 

@@ -268,16 +268,16 @@ def unsaid(row: Any) -> Any:
 def test_the_wording_of_a_critique_is_a_question_of_the_package(train: Any) -> None:
     from metagen.sequence import Prompt
     from metagen.verifiers.generative.question import CORRECT
-    from metagen.verifiers.generative.way import worded
+    from metagen.verifiers.generative.way import with_wording
 
     critique = train("critique")
     wording = {name: value for name, value in critique.OPTIONS.items() if name != "max_tokens"}
-    question = worded(CORRECT, wording)
+    question = with_wording(CORRECT, wording)
     (right,) = solved(train, 2, 1)
     text = "".join(right.steps)
     assert question.prompt(Prompt("p", text=right.prompt), candidate=text).text == critique.asked(right)
     assert critique.verdict(right) == question.cue + critique.RIGHT
-    assert not question.forged(text) and question.forged("V:R\n")
+    assert not question.is_forged(text) and question.is_forged("V:R\n")
 
 
 # ---------------------------------------------------------------------------------------------------- comparison

@@ -33,8 +33,8 @@ def test_the_longest_prefix_wins() -> None:
     made.holds("b", blocks(1, 2))
     made.holds("c", blocks(7, 1, 2, 3))
     assert made.choose(blocks(1, 2, 3)) == "b"
-    assert made.matched("b", blocks(1, 2, 3)) == 2 * BLOCK
-    assert made.matched("c", blocks(1, 2, 3)) == 0, "a block counts only behind the same blocks"
+    assert made.match_length("b", blocks(1, 2, 3)) == 2 * BLOCK
+    assert made.match_length("c", blocks(1, 2, 3)) == 0, "a block counts only behind the same blocks"
 
 
 def test_a_part_of_a_block_is_no_prefix() -> None:
@@ -60,7 +60,7 @@ def test_requests_without_ids_go_to_the_least_loaded() -> None:
     made.began("b", None, 1)
     made.began("c", None, 2)
     assert made.choose(None) == "b"
-    made.ended("c", 2)
+    made.release("c", 2)
     assert made.choose(None) == "c"
 
 
@@ -70,7 +70,7 @@ def test_idle_replicas_take_turns() -> None:
     for number in range(6):
         name = made.choose(blocks(number))
         made.began(name, blocks(number))
-        made.ended(name)
+        made.release(name)
         sent.append(name)
     assert sent == ["a", "b", "c"] * 2
 
@@ -87,7 +87,7 @@ def test_a_tree_stays_on_one_replica() -> None:
                 name = made.choose(path)
                 made.began(name, path)
                 where.setdefault(problem, set()).add(name)
-                made.ended(name)
+                made.release(name)
     assert all(len(names) == 1 for names in where.values())
 
 
@@ -117,9 +117,9 @@ def test_a_replica_that_left_is_forgotten_and_may_come_again() -> None:
     made.leave("a")
     assert made.remembered == 0
     assert made.choose(blocks(1, 2)) == "b"
-    made.ended("a", 5)
+    made.release("a", 5)
     made.join("a")
-    assert made.matched("a", blocks(1, 2)) == 0
+    assert made.match_length("a", blocks(1, 2)) == 0
     assert made.load("a") == 0
 
 
@@ -127,8 +127,8 @@ def test_leaves_of_a_tree_are_forgotten_before_its_root() -> None:
     made = router("a", blocks=3)
     made.holds("a", blocks(1, 2, 3))
     made.holds("a", blocks(1, 9))
-    assert made.matched("a", blocks(1, 9)) == 2 * BLOCK
-    assert made.matched("a", blocks(1, 2, 3)) == 2 * BLOCK, "block 3 went, blocks 1 and 2 stayed"
+    assert made.match_length("a", blocks(1, 9)) == 2 * BLOCK
+    assert made.match_length("a", blocks(1, 2, 3)) == 2 * BLOCK, "block 3 went, blocks 1 and 2 stayed"
 
 
 @given(st.integers(1, 40), st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=30))
@@ -185,7 +185,7 @@ class Traffic(RuleBasedStateMachine):
         name = self.router.choose(ids)
         least = min(self.loads.values())
         assert name in self.loads, "never a replica that has left"
-        matched = {one: self.router.matched(one, ids or ()) for one in self.loads}
+        matched = {one: self.router.match_length(one, ids or ()) for one in self.loads}
         if matched[name] < max(matched.values()) or not max(matched.values()):
             assert self.loads[name] == least, "who has no prefix is chosen for the least load"
         if matched[name] < max(matched.values()):
@@ -200,7 +200,7 @@ class Traffic(RuleBasedStateMachine):
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         name, load = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
-        self.router.ended(name, load)
+        self.router.release(name, load)
         if name in self.loads:
             self.loads[name] -= load
 

@@ -213,7 +213,7 @@ def test_a_grammar_that_cannot_be_followed_any_further_fails_alone(
     def lost(self: Matcher, left: int | None = None, most: int = 0) -> list[int]:
         raise EngineError("a grammar cannot be matched any further")
 
-    monkeypatch.setattr(Matcher, "forced", lost)
+    monkeypatch.setattr(Matcher, "forced_tokens", lost)
     held = engine.generator(max_tokens=8, grammar=Grammar.regex("a=[0-9]+\n"))
     plain = engine.generator(max_tokens=8)
 

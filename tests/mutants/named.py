@@ -236,7 +236,7 @@ NAMED = (
     Named(
         "how long a call takes changes nothing of a search under a budget",
         "metagen/batch.py",
-        "at_once = not _bound(place, stage) or _fit(",
+        "at_once = not _is_limited(place, stage) or _fit(",
         "at_once = True or _fit(",
         "tests/strategies/tree/test_interleaving.py::test_what_takes_how_long_changes_nothing",
     ),
@@ -292,8 +292,8 @@ NAMED = (
     Named(
         "a grant under a cap names the limit that binds",
         "metagen/budget.py",
-        "self._bound(worst(1, cap + 1) if most else need)",
-        "self._bound(need)",
+        "self._first_limit(worst(1, cap + 1) if most else need)",
+        "self._first_limit(need)",
         "tests/test_budget.py::test_a_capped_grant_names_the_limit_that_binds_and_not_the_first_in_the_way",
     ),
     Named(

@@ -160,6 +160,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     file: Path = folder / "small.yaml"
     file.write_text(SMALL)
     directory = RunDirectory.at(folder / "run")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         assert runner.run(setup, directory, calls=True).status == "complete"
     return directory

@@ -39,7 +39,7 @@ def test_a_study_is_ordinary_runs_and_their_curves(study_file: Write, tmp_path: 
         ("splitting", 6),
         ("temperature", 3),
     ):
-        state = directory.role(role).finished()
+        state = directory.role(role).final_state()
         assert state.status == "complete" and state.problems == problems and not state.failures
         assert result.facts["roles"][role]["samples"] == state.samples
     assert {c.name for c in result.curves} == {
@@ -322,7 +322,9 @@ def test_temperatures_may_be_tried_on_the_problems_of_the_test(
     study = schema.load(study_file(), sets=sets)
     part = plan.temperature(study)
     assert part is not None
-    assert plan.warmed_apart(study) == apart == (part.experiment.task != study.experiment.task)
+    assert (
+        plan.has_own_temperature_problems(study) == apart == (part.experiment.task != study.experiment.task)
+    )
 
 
 def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, tmp_path: Path) -> None:

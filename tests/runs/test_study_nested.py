@@ -43,7 +43,7 @@ def file(study_file: Callable[..., Path]) -> Path:
 
 def test_it_is_read_and_written(file: Path, tmp_path: Path) -> None:
     study = schema.load(file)
-    assert study.experiment.strategies["best"].named("verifiers") == (NAME,)
+    assert study.experiment.strategies["best"].names_in("verifiers") == (NAME,)
     again = tmp_path / "again.yaml"
     again.write_text(schema.dump(study), "utf-8")
     assert schema.load(again).experiment == study.experiment
@@ -56,7 +56,7 @@ def test_it_runs_in_every_role(file: Path, tmp_path: Path) -> None:
     assert {curve.model for curve in best} == {"small", "large"}
     tried = (root / "study.yaml").read_text("utf-8")
     assert f"verifier: {NAME}" in tried and f"  {NAME}:" in tried
-    again = run.collected(StudyDirectory(root), schema.load(root / "study.yaml"))
+    again = run.collect_results(StudyDirectory(root), schema.load(root / "study.yaml"))
     assert [curve.accuracy.tolist() for curve in again.curves] == [c.accuracy.tolist() for c in result.curves]
 
 

@@ -215,7 +215,7 @@ def test_judges_of_several_calls_end_alike_under_a_limit_of_tokens() -> None:
 def test_pieces_of_several_stages_that_never_wait_are_found(
     monkeypatch: pytest.MonkeyPatch, strategy: type[StrategyLaws]
 ) -> None:
-    monkeypatch.setattr(batch, "_bound", lambda scope, stage: False)
+    monkeypatch.setattr(batch, "_is_limited", lambda scope, stage: False)
     with broken():
         strategy().test_it_ends_alike_whoever_is_faster(runs=1)
 
@@ -225,7 +225,7 @@ def search() -> Strategy:
 
 
 def test_a_search_that_draws_and_scores_side_by_side_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "_bound", lambda scope, stage: False)
+    monkeypatch.setattr(batch, "_is_limited", lambda scope, stage: False)
     with broken():
         laws(search).test_it_ends_alike_whoever_is_faster(runs=1)
 

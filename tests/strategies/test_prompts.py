@@ -11,7 +11,7 @@ from metagen.strategies.prompts import FollowUp, Listing, ask_by, pose
 from metagen.strategies.refine.feedback import Silence
 from metagen.strategies.refine.refinement import Refinement
 from metagen.tasks.programs.problems import Case
-from metagen.tasks.programs.repair import WRONG, ended, failure_of, repair_prompt
+from metagen.tasks.programs.repair import WRONG, end_last_line, failure_of, repair_prompt
 from metagen.tasks.programs.task import ProgramTask, public_cases
 from metagen.verifiers.function import FunctionVerifier
 from tests.strategies.refine.toys import PROMPT
@@ -95,7 +95,7 @@ def test_a_form_of_ones_own_as_a_trained_corrector_wants_it() -> None:
         return Score(float(failed is None), feedback=None if failed is None else str(failed))
 
     def repair(prompt: Prompt, candidate: str, feedback: str | None) -> Prompt:
-        return Prompt(prompt.problem_id, text=f"{prompt.text}{ended(candidate)}{feedback or WRONG}")
+        return Prompt(prompt.problem_id, text=f"{prompt.text}{end_last_line(candidate)}{feedback or WRONG}")
 
     prompts: list[str | None] = []
 

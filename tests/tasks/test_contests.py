@@ -80,7 +80,7 @@ def test_livecodebench_by_standard_input(tmp_path: Path) -> None:
     (problem,) = task.problems()
     assert (problem.id, problem.level) == ("abc_a", 1)
     assert "sum of the numbers" in problem.prompt.messages[0].content
-    shown, hidden = read_tests(problem.prompt.public), read_tests(task.hidden()["abc_a"])
+    shown, hidden = read_tests(problem.prompt.public), read_tests(task.hidden_tests()["abc_a"])
     assert shown is not None and hidden is not None
     assert (len(shown.inputs), len(hidden.inputs), hidden.seconds) == (1, 3, 6.0)  # type: ignore[union-attr]
     future = "from __future__ import annotations\n" + READER
@@ -195,11 +195,11 @@ CONTEST = {
 def test_code_contests(tmp_path: Path) -> None:
     task = CodeContestsTask(written(tmp_path, CONTEST))
     (problem,) = task.problems()
-    tests: Any = read_tests(task.hidden()["1_A. Halves"])
+    tests: Any = read_tests(task.hidden_tests()["1_A. Halves"])
     assert (len(tests.inputs), tests.seconds, tests.memory) == (3, 2.5, 256_000_000)
     assert graded(task, problem, "print(int(input()) / 2)\nprint('Yes')", "print(0.5, 'YES')") == [1.0, 0.0]
     few = CodeContestsTask(written(tmp_path, CONTEST), generated=False, seconds=9)
-    tests = read_tests(few.hidden()["1_A. Halves"])
+    tests = read_tests(few.hidden_tests()["1_A. Halves"])
     assert (len(tests.inputs), tests.seconds) == (2, 9)
 
 

@@ -24,7 +24,7 @@ from metagen.tasks.programs.problems import (
     split_of,
 )
 from metagen.tasks.programs.repair import WRONG, Failure, failure_of, repair_prompt
-from metagen.tasks.programs.trace import traced, untraced
+from metagen.tasks.programs.trace import add_trace, strip_comments
 from metagen.tasks.split import Split
 
 VALIDATION = [p for level in LEVELS for p in problems(Split.VALIDATION, level, 12)]
@@ -76,7 +76,7 @@ def test_a_problem_keeps_its_promises(problem: Problem) -> None:
     assert all(o.equals(c.plain[1]) for o, c in zip(got, (*problem.public, *problem.hidden), strict=True))
     assert read_prompt(problem.prompt) == problem.public
     assert outputs(problem.solution, "f", [c.plain[0] for c in problem.public]) == got[:PUBLIC]
-    assert untraced(problem.solution) == problem.source
+    assert strip_comments(problem.solution) == problem.source
     # What similar programs do elsewhere, the examples rule out.
     for rival in (
         *grammar.single(),
@@ -126,7 +126,7 @@ def test_prompts_are_written_as_documented() -> None:
 def test_a_solution_shows_how_far_the_examples_have_come() -> None:
     program = Program(("[a for a in x if a>4]", "sorted(x)", "sum(x)"))
     cases = (Case((7, 1, 5), 12), Case((3,), 0))
-    assert traced(program, cases) == (
+    assert add_trace(program, cases) == (
         "def f(x):\n"
         " x=[a for a in x if a>4] # 7 5 = 12 ; = 0\n"
         " x=sorted(x) # 5 7 = 12 ; = 0\n"

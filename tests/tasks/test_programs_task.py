@@ -65,7 +65,7 @@ def test_public_data_is_what_verifiers_read() -> None:
         assert suite is not None and len(suite.tests) == problems.PUBLIC
         assert suite.entry_points == ("f",)
         assert len(public_inputs(problem.prompt)) == problems.PUBLIC + problems.UNLABELLED
-    assert Suite.of(TASK.hidden()[PROBLEMS[0].id]) is not None
+    assert Suite.of(TASK.hidden_tests()[PROBLEMS[0].id]) is not None
 
 
 def test_programs_that_do_the_same_vote_together() -> None:

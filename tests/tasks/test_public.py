@@ -19,7 +19,7 @@ from metagen.tasks.gsm8k import GSM8KTask
 from metagen.tasks.humaneval import HumanEvalTask
 from metagen.tasks.math_dataset import MathTask, last_box
 from metagen.tasks.mbpp import MBPPTask
-from metagen.template import escaped
+from metagen.template import escape
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule
 from metagen.verifiers.numbers import NumberRule
@@ -176,7 +176,7 @@ def test_a_begun_turn_is_a_part_of_the_answer(loader: Loader, file: str, count: 
     record, *_ = rows(EXCERPTS / file)
     for form in ("chat", "text"):
         whole = solution(loader(EXCERPTS / file), record)
-        turns = {"user": "{question}", "assistant": escaped(whole[:-4])}
+        turns = {"user": "{question}", "assistant": escape(whole[:-4])}
         task = loader(EXCERPTS / file, prompt=turns, form=form)
         problem = next(iter(task.problems()))
         assert graded(task, problem, whole[-4:]) == [1]
@@ -375,8 +375,8 @@ def test_a_grader_of_ones_own_and_what_it_is_given() -> None:
     task = MBPPTask(EXCERPTS / "mbpp.jsonl", grader=grader)
     problem = next(task.problems())
     assert graded(task, problem, "x", "y") == [0.5, 0.5] and seen == [problem.id]
-    assert task.hidden()[problem.id] == json.loads(problem.reference)
-    assert set(task.hidden()[problem.id]) == {"tests", "setup", "entry_points"}
+    assert task.hidden_tests()[problem.id] == json.loads(problem.reference)
+    assert set(task.hidden_tests()[problem.id]) == {"tests", "setup", "entry_points"}
 
 
 def test_equal_programs_are_run_once() -> None:

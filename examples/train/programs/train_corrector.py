@@ -18,7 +18,7 @@ from wrong import wrong
 from learn import Lesson, learn
 from llama import load
 from loop import Recipe
-from metagen.tasks.programs.repair import WRONG, ended
+from metagen.tasks.programs.repair import WRONG, end_last_line
 from parts import Record
 from setting import Setting
 
@@ -43,7 +43,7 @@ def corrector(run: Setting) -> None:
 def example(record: Record, *, blind: bool) -> tuple[str, str]:
     """Prompt and completion of a repair."""
     shown = WRONG if blind else record["failure"]
-    return record["prompt"] + ended(record["wrong"]) + shown, record["right"]
+    return record["prompt"] + end_last_line(record["wrong"]) + shown, record["right"]
 
 
 if __name__ == "__main__":

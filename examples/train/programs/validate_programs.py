@@ -41,7 +41,7 @@ from metagen.analysis.estimators import pass_at_k
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.paired import paired_difference
 from metagen.tasks.programs.problems import LEVELS, Problem
-from metagen.tasks.programs.repair import ended
+from metagen.tasks.programs.repair import end_last_line
 from parts import Record
 from setting import Setting
 
@@ -198,11 +198,11 @@ def _right(chain: list[Record]) -> bool:
 
 
 def _copies(chain: list[Record]) -> bool:
-    return ended(chain[-1]["text"]) == ended(chain[-2]["text"])
+    return end_last_line(chain[-1]["text"]) == end_last_line(chain[-2]["text"])
 
 
 def _seen(chain: list[Record]) -> bool:
-    return ended(chain[-1]["text"]) in {ended(program["text"]) for program in chain[:-1]}
+    return end_last_line(chain[-1]["text"]) in {end_last_line(program["text"]) for program in chain[:-1]}
 
 
 def figures(run: Setting) -> dict[str, Any]:

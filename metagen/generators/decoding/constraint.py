@@ -48,11 +48,11 @@ class Held(ABC):
         """Go on by tokens; False where they lead out, or beyond what can be matched."""
 
     @abstractmethod
-    def allowed(self, left: int | None = None) -> Mask:
+    def allowed_tokens(self, left: int | None = None) -> Mask:
         """[vocab]: which tokens may come next. EngineError where that cannot be told any more."""
 
-    def forced(self, left: int | None = None, most: int = 64) -> list[int]:
-        """The tokens that must come next, at most so many: each alone is left by `allowed`. Never an end token."""
+    def forced_tokens(self, left: int | None = None, most: int = 64) -> list[int]:
+        """The tokens that must come next, at most `most`: `allowed_tokens` leaves no other. Never an end token."""
         found: list[int] = []
         at = self
         while (
@@ -67,10 +67,10 @@ class Held(ABC):
         return found
 
     def accepts(self, tokens: abc.Sequence[int], left: int | None = None) -> int:
-        """How many of these tokens `allowed` leaves, one after another."""
+        """How many of these tokens `allowed_tokens` leaves, one after another."""
         at, count = self.copy(), 0
         for token in tokens:
-            if not at.allowed(None if left is None else left - count)[token]:
+            if not at.allowed_tokens(None if left is None else left - count)[token]:
                 break
             at.consume([token])
             count += 1
@@ -78,7 +78,7 @@ class Held(ABC):
 
     def _only(self, left: int | None) -> int | None:
         """The only token that may come next; None if there are others, or if it ends the text."""
-        (some,) = np.nonzero(self.allowed(left))
+        (some,) = np.nonzero(self.allowed_tokens(left))
         return int(some[0]) if len(some) == 1 else None
 
 
@@ -107,7 +107,7 @@ class Matcher(Held):
         # Where nothing but the end can follow the library has stopped by itself, and takes no end.
         return bool(self._matcher.consume_tokens(ids)) and (not ends or bool(self._matcher.is_accepting()))
 
-    def allowed(self, left: int | None = None) -> Mask:
+    def allowed_tokens(self, left: int | None = None) -> Mask:
         """[vocab]: which tokens may come next; the end token where the text may end."""
         mask = unpack(self._mask(), self.size)
         return mask if self._watch is None or left is None else self._watch.keep(mask, left)
@@ -141,7 +141,7 @@ def masks(held: abc.Sequence[Held], left: abc.Sequence[int | None]) -> tuple[Mas
     lost: dict[int, EngineError] = {}
     for i, (one, most) in enumerate(zip(held, left, strict=True)):
         try:
-            rows.append(one.allowed(most))
+            rows.append(one.allowed_tokens(most))
         except EngineError as error:
             lost[i] = error
             rows.append(np.ones(one.size, np.bool_))

@@ -110,9 +110,9 @@ class ForcedBytes(Held):
                 return False
         return True
 
-    def allowed(self, left: int | None = None) -> Mask:
+    def allowed_tokens(self, left: int | None = None) -> Mask:
         if not self._rest:
-            return np.ones(self.size, np.bool_) if self._then is None else self._then.allowed(left)
+            return np.ones(self.size, np.bool_) if self._then is None else self._then.allowed_tokens(left)
         mask = np.zeros(self.size, np.bool_)
         mask[self._boundaries.within(self._rest)] = True
         for token in self._boundaries.covering(self._rest):

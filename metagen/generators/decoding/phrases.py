@@ -42,7 +42,7 @@ class Phrases:
         ahead = [p[at] for p, at in zip(self._phrases, progress, strict=True) if at < len(p)]
         return list(dict.fromkeys(ahead))
 
-    def needed(self, progress: Progress) -> int:
+    def fewest_tokens(self, progress: Progress) -> int:
         """The fewest tokens after which all phrases are held, where phrases may overlap."""
         left = frozenset(i for i, at in enumerate(progress) if at < len(self._phrases[i]))
         return min((len(self._phrases[i]) - progress[i] + self._after(i, left) for i in left), default=0)

@@ -14,7 +14,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.parameters import OFF, ORDER, SamplingParams
 from metagen.generators.engine import Engine, EvaluateRequest
-from metagen.generators.watch import evaluated, wait_for
+from metagen.generators.watch import wait_for, watch_evaluation
 from metagen.sequence import Sequence
 
 #: Letters of a value.
@@ -90,7 +90,7 @@ async def apipeline(engine: Engine, prefix: Sequence, params: SamplingParams) ->
         EvaluateRequest(ids, (len(ids) - 1,), labels, params=so_far, start=min(len(head), len(ids)))
         for _, so_far in steps
     ]
-    answers = await evaluated(engine, requests)
+    answers = await watch_evaluation(engine, requests)
     stages = [
         Stage(name, np.exp(np.array(answer.values[0])))
         for (name, _), answer in zip(steps, answers, strict=True)
@@ -119,7 +119,7 @@ def _short(value: object) -> str:
     return words if len(words) <= LETTERS else words[: LETTERS - 1] + "…"
 
 
-def checked(names: abc.Sequence[str]) -> None:
+def check_names(names: abc.Sequence[str]) -> None:
     """InputError for the name of a parameter that is no adapter."""
     if other := [name for name in names if name not in ORDER]:
         near = get_close_matches(other[0], ORDER, n=1)

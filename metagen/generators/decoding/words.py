@@ -51,29 +51,29 @@ class Words:
         if not any(getattr(params, name) for name in _SPOKEN):
             return cls()
 
-        def known(name: str, ids: Ids) -> Ids:
+        def check_ids(name: str, ids: Ids) -> Ids:
             if bad := [i for i in ids if not 0 <= i < size]:
                 raise InputError(f"{name}: {bad[0]!r} is no id of the vocabulary (0 … {size - 1})")
             return ids
 
-        def written(name: str, text: str) -> Ids:
+        def to_ids(name: str, text: str) -> Ids:
             if (ids := spell(text, encode, decode, size)) is None:
                 raise InputError(f"{name}: the tokens cannot write {text!r}; leave it out, or give ids")
             return ids
 
-        def biased(one: int | str) -> int:
-            ids = (one,) if isinstance(one, int) else written("logit_bias", one)
+        def single_id(one: int | str) -> int:
+            ids = (one,) if isinstance(one, int) else to_ids("logit_bias", one)
             if len(ids) > 1:
                 raise InputError(
                     f"logit_bias: {one!r} is {len(ids)} tokens, {ids!r}; give texts of one token, or ids"
                 )
-            return known("logit_bias", ids)[0]
+            return check_ids("logit_bias", ids)[0]
 
         def ways(name: str, one: Ban) -> list[Ids]:
             """A text as it is encoded alone and, where that differs, behind a space; ids as they are."""
             if not isinstance(one, str):
-                return [known(name, tuple(one))]
-            alone = written(name, one)
+                return [check_ids(name, tuple(one))]
+            alone = to_ids(name, one)
             behind = None if one[0].isspace() else spell(" " + one, encode, decode, size)
             return [alone] if behind in (None, alone) else [alone, behind]
 
@@ -88,7 +88,9 @@ class Words:
                 sequences[ids] = float(value)
         breakers = [] if params.dry is None else [encode(text) for text in params.dry.breakers]
         text = params.forced
-        forced = (written("forced", text) if text else ()) if isinstance(text, str) else known("forced", text)
+        forced = (
+            (to_ids("forced", text) if text else ()) if isinstance(text, str) else check_ids("forced", text)
+        )
         if len(forced) > params.max_tokens:
             raise InputError(
                 f"forced={text!r}: it is {len(forced)} tokens, and max_tokens={params.max_tokens!r} cuts it; give "
@@ -96,7 +98,7 @@ class Words:
             )
         bias: dict[int, float] = {}
         for which, value in params.biases:
-            if (token := biased(which)) in bias:
+            if (token := single_id(which)) in bias:
                 raise InputError(
                     f"logit_bias: {which!r} is token {token}, which has a bias already; give it one"
                 )

@@ -275,13 +275,13 @@ def _weights(
                 "file of another quantisation, such as Q4_K_M or Q8_0"
             ) from None
         if architecture == "llama" and short in heads:
-            numbers = _unpermuted(numbers, heads[short])
+            numbers = _unpermute(numbers, heads[short])
         if architecture.startswith("gemma") and short.endswith("norm"):
             numbers = numbers - 1  # transformers multiplies by 1 + w, the file holds 1 + w
         yield f"{layer}{new}.{kind}", np.array(numbers, np.float32)
 
 
-def _unpermuted(numbers: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+def _unpermute(numbers: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """llama.cpp keeps the two halves of a head that rotate together side by side, transformers one after another."""
     rows = numbers.shape[0]
     return numbers.reshape(heads, rows // heads // 2, 2, -1).swapaxes(1, 2).reshape(numbers.shape)

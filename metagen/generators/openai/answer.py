@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from metagen.generators.openai.stream import is_stream, joined
+from metagen.generators.openai.stream import is_stream, join_stream
 
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
@@ -50,7 +50,7 @@ class _Message(_Read):
     reasoning_details: Any = None
 
     @property
-    def said(self) -> str:
+    def full_text(self) -> str:
         if isinstance(self.content, list):
             parts = (*_parts(self.content, "text"), *_parts(self.content, "refusal"))
             return "".join(parts)
@@ -118,9 +118,9 @@ class Choice(_Read):
     prompt_logprobs: list[dict[str, Any] | None] | None = None
 
     @property
-    def said(self) -> str:
+    def full_text(self) -> str:
         """The text of the completion."""
-        return (self.text or "") if self.message is None else self.message.said
+        return (self.text or "") if self.message is None else self.message.full_text
 
     @property
     def thought(self) -> str | None:
@@ -130,7 +130,9 @@ class Choice(_Read):
     @property
     def least(self) -> int:
         """Tokens that it has at least. No end is reached without one."""
-        return max(1, len(self.token_ids or ()), len(self.said.encode("utf-8", "surrogatepass")) // LONGEST)
+        return max(
+            1, len(self.token_ids or ()), len(self.full_text.encode("utf-8", "surrogatepass")) // LONGEST
+        )
 
     @property
     def finish(self) -> str:
@@ -138,7 +140,7 @@ class Choice(_Read):
         assert self.finish_reason is not None
         return self.finish_reason
 
-    def stopped_by(self, field: str | None) -> int | str | None:
+    def find_stop(self, field: str | None) -> int | str | None:
         """The stop that ended it, as the server tells it in a field of its own."""
         if field == "stop_reason":
             return self.stop_reason
@@ -177,7 +179,9 @@ class Answer(_Read):
         """From the body of a response. Malformed if it is no answer with choices, n at most, in some order."""
         try:
             streamed = is_stream(content)
-            answer = cls.model_validate(_streamed(content)) if streamed else cls.model_validate_json(content)
+            answer = (
+                cls.model_validate(_parse_stream(content)) if streamed else cls.model_validate_json(content)
+            )
         except ValidationError as error:
             faults = error.errors(include_input=False, include_url=False, include_context=False)
             # No deeper: names further in are the server's, which may be the key that it was sent.
@@ -195,7 +199,7 @@ class Answer(_Read):
         return answer
 
     @property
-    def ordered(self) -> abc.Sequence[Choice]:
+    def choices_in_order(self) -> abc.Sequence[Choice]:
         """The choices by their number."""
         return sorted(self.choices, key=lambda choice: choice.index or 0)
 
@@ -241,9 +245,9 @@ class Counts:
     thought: int | None = None
 
 
-def _streamed(content: bytes) -> dict[str, Any]:
+def _parse_stream(content: bytes) -> dict[str, Any]:
     try:
-        return joined(content)
+        return join_stream(content)
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise Malformed(
             f"its stream of {len(content)} bytes is not as expected ({type(error).__name__})"

@@ -103,7 +103,7 @@ class Wording:
             body[self.dialect.ids] = True
         body |= self._endings(request) | self._logprobs(params)
         if params.grammar is not None:
-            body |= self._held(request)
+            body |= self._grammar_fields(request)
         if self.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | dict(self.extra)
@@ -199,7 +199,7 @@ class Wording:
             body["logit_bias"] = {str(key): value for key, value in params.biases}
         return body
 
-    def _held(self, request: GenerateRequest) -> Mapping[str, Any]:
+    def _grammar_fields(self, request: GenerateRequest) -> Mapping[str, Any]:
         grammar = request.params.grammar
         assert grammar is not None
         if request.prefix.text:

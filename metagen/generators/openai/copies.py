@@ -38,7 +38,7 @@ class Copies:
 
     def again(self, request: GenerateRequest, seed: int, text: str) -> str:
         """The same of a text, beside one that was drawn for the same prompt by another seed."""
-        if self._over or not _drawn(request):
+        if self._over or not _is_random(request):
             return ""
         if len(self._first) >= KEPT:
             del self._first[next(iter(self._first))]
@@ -48,7 +48,7 @@ class Copies:
         return "" if known else self._compare(request, first, text)
 
     def _compare(self, request: GenerateRequest, one: str, other: str) -> str:
-        if self._over or not _drawn(request):
+        if self._over or not _is_random(request):
             return ""
         if one != other:
             self._over = True
@@ -65,7 +65,7 @@ def _name(request: GenerateRequest) -> bytes:
     return digest(request.prefix.digest, request.params.fingerprint, repr(request.until))
 
 
-def _drawn(request: GenerateRequest) -> bool:
+def _is_random(request: GenerateRequest) -> bool:
     """Whether chance has a say in a completion."""
     params = request.params
     sharp = params.top_k == 1 or params.top_p < WARM or params.min_p > WARM

@@ -34,7 +34,7 @@ from metagen.generators.openai.answer import Answer, Counts, Malformed
 from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
 from metagen.generators.openai.copies import Copies
 from metagen.generators.openai.dialects import DIALECTS, DialectName
-from metagen.generators.openai.keys import VARIABLE, Key, address, shown
+from metagen.generators.openai.keys import VARIABLE, Key, address, redact
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.readings import Prompt, Readings, Values
 from metagen.generators.openai.retries import Patience
@@ -152,7 +152,7 @@ class OpenAIEngine:
 
     def __repr__(self) -> str:
         api, dialect = self._wording.api, self._wording.dialect.name
-        return f"OpenAIEngine({self._name!r}, base_url={shown(self._base_url)!r}, api={api!r}, dialect={dialect!r})"
+        return f"OpenAIEngine({self._name!r}, base_url={redact(self._base_url)!r}, api={api!r}, dialect={dialect!r})"
 
     def _identity(self, revision: str | None) -> str:
         """Model, API and all that shapes what it draws. Not the address: a server that moved is the same."""
@@ -241,7 +241,7 @@ class OpenAIEngine:
         self._wording.body(request, ids, request.seeds[0], len(groups[0]))
         ended: dict[int, Sample] = {}
         counts = await self._loop.run(self._all(request, ids, groups, ended))
-        return self._generated(ids, [ended[i] for i in range(len(request.seeds))], counts)
+        return self._build_answer(ids, [ended[i] for i in range(len(request.seeds))], counts)
 
     def _check_fit(self, ids: tuple[int, ...] | None, new: int) -> None:
         if ids is not None and not ids:
@@ -277,7 +277,7 @@ class OpenAIEngine:
         """The samples of one request to the server; of one for each, where it does not give several."""
         if len(group) == 1 or not self._singly:
             try:
-                counts = await self._asked(request, ids, group, ended)
+                counts = await self._ask_group(request, ids, group, ended)
             except Refused as refusal:
                 if len(group) == 1:
                     raise
@@ -289,9 +289,9 @@ class OpenAIEngine:
         if rest := [i for i in group if i not in ended]:
             alone = [range(i, i + 1) for i in rest]
             # What it refuses one by one too is refused for another reason, which is the error.
-            counts += await self._asked(request, ids, alone.pop(0), ended)
+            counts += await self._ask_group(request, ids, alone.pop(0), ended)
             self._takes_one(why)
-            counts += await _together(self._asked(request, ids, one, ended) for one in alone)
+            counts += await _together(self._ask_group(request, ids, one, ended) for one in alone)
         return counts
 
     def _count_unknown(self, request: GenerateRequest, samples: list[Sample]) -> None:
@@ -317,7 +317,7 @@ class OpenAIEngine:
                 stacklevel=2,
             )
 
-    async def _asked(
+    async def _ask_group(
         self,
         request: GenerateRequest,
         ids: tuple[int, ...] | None,
@@ -339,7 +339,7 @@ class OpenAIEngine:
             own = counts.new, counts.thought
             if len(answer.choices) > 1:  # how many of them read the prompt from a cache, nobody says
                 own, counts = (None, None), replace(counts, cached=None)
-            samples = [reader.sample(choice, *own) for choice in answer.ordered]
+            samples = [reader.sample(choice, *own) for choice in answer.choices_in_order]
             self._count_unknown(request, samples)
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
             self.stats.extra["declined"] += sum(
@@ -370,7 +370,7 @@ class OpenAIEngine:
             ended[i] = sample
             request.note(i, sample, counts.prompt, share=share if i == group[0] else (0, 0, 0, together))
         if len(samples) < n:
-            told[-1].answered()
+            told[-1].mark_answered()
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):
             self._takes_one("it tells the tokens of all choices together, and not of each")
         self._compare(request, request.seeds[group[0]], ["\0".join(_texts(sample)) for sample in samples])
@@ -408,10 +408,10 @@ class OpenAIEngine:
         known = [s.generated for s in samples]
         stats.generated += sum(filter(None, known)) if None not in known else counts.new or 0
 
-    def _generated(
+    def _build_answer(
         self, ids: tuple[int, ...] | None, samples: list[Sample], counts: list[Counts]
     ) -> Generated:
-        """With ids they are what is counted: the prefix that budgets see is never what a server says it is."""
+        """Join samples and counts. With ids the prefix is counted by them: budgets never see a server's count of it."""
         prompts = {c.prompt for c in counts}
         told = prompts.pop() if len(prompts) == 1 else None
         prefilled = [None if c.prompt is None or c.cached is None else c.prompt - c.cached for c in counts]
@@ -433,13 +433,15 @@ class OpenAIEngine:
         attempts = CURRENT.get()
         whole = UNTOLD if attempts is None else await attempts.reading()
         try:
-            return await self._loop.run(self._evaluated(readings, parts))
+            return await self._loop.run(self._evaluate_all(readings, parts))
         except InputError:
             if len(requests) == 1:  # of several, others may have been read
                 whole.free()
             raise
 
-    async def _evaluated(self, readings: Readings, requests: list[list[EvaluateRequest]]) -> list[Evaluated]:
+    async def _evaluate_all(
+        self, readings: Readings, requests: list[list[EvaluateRequest]]
+    ) -> list[Evaluated]:
         self.stats.requests += 1
         prompts = [[readings.prompts(part) for part in parts] for parts in requests]
         flat = [prompt for parts in prompts for some in parts for prompt in some]
@@ -452,7 +454,7 @@ class OpenAIEngine:
         each = 1 if self._singly or self._tells_cached else self._each
         groups = readings.groups(flat[len(first) :], each)
         answers = iter([*first, *await _together(self._readings(readings, group) for group in groups)])
-        return [readings.evaluated([[next(answers) for _ in some] for some in parts]) for parts in prompts]
+        return [readings.join_answers([[next(answers) for _ in some] for some in parts]) for parts in prompts]
 
     async def _readings(self, readings: Readings, group: list[Prompt]) -> list[tuple[Values, Counts]]:
         """What each prompt of a group says, by one request, or one by one where the server does not take several."""
@@ -477,7 +479,7 @@ class OpenAIEngine:
             if len(answer.choices) < n:
                 raise Refused(f"it gave {len(answer.choices)} choices where {n} were asked for")
             counts = answer.counts(tokens, n)
-            pairs = zip(group, answer.ordered, strict=True)
+            pairs = zip(group, answer.choices_in_order, strict=True)
             return [readings.values(prompt.part, choice) for prompt, choice in pairs], counts
 
         kind: Kind = "labels" if group[0].part.labels is not None else "plain"
@@ -535,14 +537,14 @@ async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     the others end, which are paid for.
     """
 
-    async def limited(one: Coroutine[Any, Any, T]) -> T | BudgetExhausted:
+    async def catch_refusal(one: Coroutine[Any, Any, T]) -> T | BudgetExhausted:
         try:
             return await one
         except BudgetExhausted as refusal:
             return refusal
 
     asked = list(work)
-    tasks = [asyncio.create_task(limited(one)) for one in asked]
+    tasks = [asyncio.create_task(catch_refusal(one)) for one in asked]
     try:
         found = await asyncio.gather(*tasks)
         for one in found:

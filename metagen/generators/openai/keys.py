@@ -38,13 +38,13 @@ class Key:
                 f"api_key_env, of {len(variable)} characters, is no name of capitals, digits and _, and may be a key "
                 "itself, so it is not shown; put the key in an environment variable and give that variable's name"
             )
-        self.variable = variable if variable is not None else VARIABLE if hosted(base_url) else None
+        self.variable = variable if variable is not None else VARIABLE if is_openai_host(base_url) else None
         self._value = os.environ.get(self.variable, "").strip() if self.variable is not None else ""
         self.withheld = self.variable is None and VARIABLE in os.environ and not loopback(base_url)
         if self.variable is not None and not self._value:
             raise InputError(
                 f"api_key_env={self.variable!r}: this environment variable is not set; set it to the key of "
-                f"{shown(base_url)}, or leave api_key_env out for a server that wants none"
+                f"{redact(base_url)}, or leave api_key_env out for a server that wants none"
             )
         if not all("!" <= letter <= "~" for letter in self._value):
             raise InputError(
@@ -67,7 +67,7 @@ class Key:
         """Whether a text tells the key."""
         return len(self._value) >= SECRET and self._value in text
 
-    def hidden(self, text: str) -> str:
+    def hide(self, text: str) -> str:
         """A text with the name of the variable in place of the key."""
         return text.replace(self._value, f"[{self.variable}]") if self.within(text) else text
 
@@ -103,7 +103,7 @@ class Hiding(logging.Filter):
         if record.exc_info:
             said += "\n" + _PLAIN.formatException(record.exc_info)
         if self._key.within(said):
-            record.msg, record.args, record.exc_info = self._key.hidden(said), (), None
+            record.msg, record.args, record.exc_info = self._key.hide(said), (), None
         return True
 
     def start(self) -> None:
@@ -122,7 +122,7 @@ def address(base_url: str | None) -> str:
     """The address to ask, checked. InputError for one that is no address, or that holds a secret."""
     url = base_url or HOSTED
     parts = urlsplit(url)
-    where = f"base_url={shown(url)!r}"
+    where = f"base_url={redact(url)!r}"
     if parts.scheme not in ("http", "https") or not parts.hostname or not _port(parts):
         raise InputError(f"{where}: expected an address such as http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None:
@@ -138,7 +138,7 @@ def address(base_url: str | None) -> str:
     return url.rstrip("/")
 
 
-def hosted(url: str) -> bool:
+def is_openai_host(url: str) -> bool:
     """Whether an address is that of OpenAI's own server, by a connection that hides what is sent."""
     parts, own = urlsplit(url), urlsplit(HOSTED)
     return (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443)
@@ -166,7 +166,7 @@ def _port(parts: SplitResult) -> bool:
         return False
 
 
-def shown(url: str) -> str:
+def redact(url: str) -> str:
     """An address without what may be secret: a name, a password, a query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

@@ -104,7 +104,7 @@ class Limiter:
         """Whether one more may be sent beside those that are running."""
         return running < int(self.window) and now >= self.closed_until
 
-    def answered(self, began: float, now: float, size: float | None, running: int) -> None:
+    def note_answer(self, began: float, now: float, size: float | None, running: int) -> None:
         """An answer came. size: its tokens, or some other measure of its length, None for one that has none, such as
         log-probabilities of a prompt; running: others under way.
         """
@@ -119,20 +119,20 @@ class Limiter:
         elif (pace := self._look.add(began, now, max(size, 1.0))) is not None:
             self._judge(pace, now)
 
-    def refused(self, began: float, now: float, pause: float = 0.0) -> None:
+    def note_refusal(self, began: float, now: float, pause: float = 0.0) -> None:
         """The server refused for being busy, or hung. pause: for how long it asked to be left alone."""
         self.closed_until = max(self.closed_until, now + pause)
         if began > self._last_cut:
             self._growth, self._last_cut, self._answers = "slow", now, False
             self._move(max(1.0, self.window * REFUSED), now)
 
-    def dropped(self, began: float, now: float) -> None:
+    def note_drop(self, began: float, now: float) -> None:
         """A connection failed. Where nothing is answered the server is away, and where one fails now and then the
         network is at fault: neither says that there are too many.
         """
         self._dropped += WEIGHT * (1 - self._dropped)
         if self._dropped > OFTEN and self._answers:
-            self.refused(began, now)
+            self.note_refusal(began, now)
 
     def _move(self, window: float, now: float) -> None:
         self.window, self._kept = window, None

@@ -127,7 +127,7 @@ class Readings:
             raise Malformed("it gave no log-probability of a token that it was asked about")
         return min(float(value), 0.0)
 
-    def evaluated(self, parts: list[list[tuple[Values, Counts]]]) -> Evaluated:
+    def join_answers(self, parts: list[list[tuple[Values, Counts]]]) -> Evaluated:
         """The answers about the parts of one request, joined."""
         counts = [c for answers in parts for _, c in answers]
         known = all(c.prompt is not None and c.cached is not None for c in counts)

@@ -80,8 +80,8 @@ class Reader:
         only, are checked and left out as well.
         """
         self._logprobs(choice)
-        ended = bool(choice.said) or choice.finish != "length"
-        if isinstance(self._request.until, Step) and not choice.said:
+        ended = bool(choice.full_text) or choice.finish != "length"
+        if isinstance(self._request.until, Step) and not choice.full_text:
             raise UnsupportedError(
                 f"a step of problem {self._request.prefix.prompt.problem_id!r} ended within a thought that the server "
                 "tells apart, where no chat can go on; search by api='completions', where thoughts are text, or let "
@@ -140,7 +140,7 @@ class Reader:
     # -- by text ---------------------------------------------------------------------------------
 
     def _by_text(self, choice: Choice, generated: int | None) -> Sample:
-        text, request = choice.said, self._request
+        text, request = choice.full_text, self._request
         finish: Finish | None
         step_end: int | None = None
         cut = False
@@ -149,16 +149,16 @@ class Reader:
             own = limit(request) < request.max_tokens and (generated is None or generated >= limit(request))
             finish, cut = (None, isinstance(request.until, Step)) if own else ("length", False)
         else:
-            text, finish, step_end = self._stopped(choice, text)
+            text, finish, step_end = self._find_end(choice, text)
             if step_end is not None and generated is not None and generated >= request.max_tokens:
                 finish = "length"
-        ids = self._encoded(text)
+        ids = self._encode(text)
         return Sample(text, ids, generated, finish=finish, cut=cut, step_end=step_end)
 
-    def _stopped(self, choice: Choice, text: str) -> tuple[str, Finish | None, int | None]:
+    def _find_end(self, choice: Choice, text: str) -> tuple[str, Finish | None, int | None]:
         """The text up to its end, why it ended, and where a step ends in it."""
         params, until = self._request.params, self._request.until
-        by = choice.stopped_by(self._dialect.reason)
+        by = choice.find_stop(self._dialect.reason)
         if self._dialect.reason is None:
             # The server says no more than that it stopped.
             return text, "stop" if params.stop or params.stop_token_ids else "eos", None
@@ -173,7 +173,7 @@ class Reader:
             return whole, None, len(whole)
         raise Malformed("it stopped at a text that was not asked for")
 
-    def _encoded(self, text: str) -> tuple[int, ...] | None:
+    def _encode(self, text: str) -> tuple[int, ...] | None:
         """Ids that write the text behind the prefix; None where there are none, or they would write another."""
         if self._vocabulary is None or self._ids is None:
             return None

@@ -11,7 +11,7 @@ def is_stream(content: bytes) -> bool:
     return content.lstrip()[:6].startswith((b"data:", b"event:", b"id:", b":"))
 
 
-def joined(content: bytes) -> dict[str, Any]:
+def join_stream(content: bytes) -> dict[str, Any]:
     """The answer of a stream. ValueError for events that are no JSON, and for an error among them.
 
     Texts, token ids and log-probabilities of a choice follow one another; of what ended it, and of counts, the last

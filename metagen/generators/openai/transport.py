@@ -23,7 +23,7 @@ from metagen.errors import EngineError, InputError, MetagenError, install
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
-from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, hosted, loopback, shown
+from metagen.generators.openai.keys import HOSTED, VARIABLE, Hiding, Key, is_openai_host, loopback, redact
 from metagen.generators.openai.limiter import Concurrency, Gate, Limiter
 from metagen.generators.openai.retries import (
     BUSY,
@@ -138,7 +138,7 @@ class Transport:
         except Failed as failed:
             failure = failed
         # Raised outside of the handler: what failed holds the request, and that the key.
-        raise self._explained(failure)
+        raise self._explain(failure)
 
     async def _attempt(self, asked: Ask[T], spent: Spent) -> T:
         # Whoever has a place has its turn, so that none is kept for those that wait for one.
@@ -159,15 +159,15 @@ class Transport:
                 try:
                     answer = asked.read(content)
                 except Malformed as error:
-                    failed = Failed(self._key.hidden(str(error)), "invalid", billed=True)
+                    failed = Failed(self._key.hide(str(error)), "invalid", billed=True)
                 else:
-                    self.limiter.answered(began, time.monotonic(), asked.size(answer), self._gate.running)
+                    self.limiter.note_answer(began, time.monotonic(), asked.size(answer), self._gate.running)
                     return answer
             now = time.monotonic()
             if failed.busy or failed.kind == "timeouts":
-                self.limiter.refused(began, now, failed.pause or 0.0)
+                self.limiter.note_refusal(began, now, failed.pause or 0.0)
             elif failed.kind == "connection":
-                self.limiter.dropped(began, now)
+                self.limiter.note_drop(began, now)
         self._stats.extra[failed.kind] += 1
         self._stats.extra["maybe_billed"] += failed.billed
         if not failed.billed:
@@ -201,18 +201,18 @@ class Transport:
         except TimeoutError:
             return b"", _late(seconds)
         except aiohttp.ClientConnectorError as error:  # it has done nothing
-            return b"", self._unconnected(error, billed=False)
+            return b"", self._connection_failure(error, billed=False)
         except aiohttp.ClientResponseError as error:
             return b"", self._unreadable(error)
         except (aiohttp.ClientError, OSError) as error:
-            return b"", self._unconnected(error, billed=True)
+            return b"", self._connection_failure(error, billed=True)
         except Exception as error:  # noqa: BLE001 - the client's own, for a header or an encoding that is none
             return b"", self._unreadable(error)
         return content, None if 200 <= response.status < 300 else self._refusal(response, content)
 
-    def _unconnected(self, error: Exception, *, billed: bool) -> Failed:
+    def _connection_failure(self, error: Exception, *, billed: bool) -> Failed:
         why = f"{type(error).__name__}: {error}"
-        return Failed(f"the connection failed ({self._quoted(why)})", "connection", billed=billed)
+        return Failed(f"the connection failed ({self._quote(why)})", "connection", billed=billed)
 
     def _unreadable(self, error: Exception) -> Failed:
         return Failed(f"its answer could not be read ({type(error).__name__})", "invalid", billed=True)
@@ -221,7 +221,7 @@ class Transport:
         status, text = response.status, content.decode("utf-8", "replace")
         words = f"it answered {status} {_phrase(status)}"
         if status not in (401, 403):  # which may quote the key, in part
-            words += f": {self._quoted(text)}" if text.strip() else ""
+            words += f": {self._quote(text)}" if text.strip() else ""
         if "html" in response.headers.get("content-type", ""):
             words = f"it answered {status} {_phrase(status)} with a page for people"
         empty = _code(text) == QUOTA
@@ -245,18 +245,18 @@ class Transport:
             logging.DEBUG if error.busy else logging.WARNING,
             "request failed, trying again",
             extra={
-                "server": shown(self.base_url), "kind": error.kind, "status": error.status,
+                "server": redact(self.base_url), "kind": error.kind, "status": error.status,
                 "attempt": state.attempt_number, "wait": round(state.upcoming_sleep, 3),
             },
         )  # fmt: skip
 
-    def _quoted(self, text: str) -> str:
+    def _quote(self, text: str) -> str:
         """Words of a server's, on one line, without the key."""
-        return self._key.hidden(_CONTROL.sub(" ", self._key.hidden(text)).strip())[:QUOTED]
+        return self._key.hide(_CONTROL.sub(" ", self._key.hide(text)).strip())[:QUOTED]
 
-    def _explained(self, failed: Failed) -> MetagenError:
+    def _explain(self, failed: Failed) -> MetagenError:
         """The error that the caller sees: where, what, and what to do."""
-        where = f"{shown(self.base_url)} did not answer for {self._model!r}: {failed}"
+        where = f"{redact(self.base_url)} did not answer for {self._model!r}: {failed}"
         status = failed.status
         if failed.transient:
             tried = f"after {self.patience.attempts} failures or {self.patience.total:g} seconds"
@@ -317,7 +317,7 @@ async def _read(response: ClientResponse) -> bytes | None:
 def _account(base_url: str) -> dict[str, str]:
     """The headers that say whose account is billed, of the hosted server."""
     given = {header: os.environ.get(variable) for variable, header in ACCOUNT.items()}
-    return {header: value for header, value in given.items() if value} if hosted(base_url) else {}
+    return {header: value for header, value in given.items() if value} if is_openai_host(base_url) else {}
 
 
 def _proxy(base_url: str) -> str | None:
@@ -332,8 +332,8 @@ def _proxy(base_url: str) -> str | None:
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         raise InputError(
-            f"the environment names the proxy {shown(proxy)!r} for {shown(base_url)!r}, and only proxies at http:// or "
-            f"https:// can be used: set {parts.scheme.upper()}_PROXY to such a one, or NO_PROXY to {parts.hostname}"
+            f"the environment names the proxy {redact(proxy)!r} for {redact(base_url)!r}, and only proxies at http:// "
+            f"or https:// can be used: set {parts.scheme.upper()}_PROXY to such a one, or NO_PROXY to {parts.hostname}"
         )
     return proxy
 

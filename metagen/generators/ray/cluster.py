@@ -31,7 +31,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def connected(address: str | None = None) -> Iterator[Any]:
+def connect(address: str | None = None) -> Iterator[Any]:
     """The module `ray`, connected for as long as the context lasts.
 
     address: of a cluster, such as `10.0.0.1:6379` or `auto`; by default RAY_ADDRESS, else a cluster is started on this
@@ -80,8 +80,8 @@ def connected(address: str | None = None) -> Iterator[Any]:
                     _restore(_MODE, _mode)
 
 
-def ended_here(ray: Any) -> str | None:
-    """What of Ray has ended on this machine, so that no replica can start any more; None as far as is known.
+def find_dead_part(ray: Any) -> str | None:
+    """The part of Ray that has ended on this machine, so that no replica can start; None as far as is known.
 
     It may wait for an answer of the cluster.
     """

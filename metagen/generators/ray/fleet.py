@@ -12,7 +12,7 @@ from typing import Any
 from metagen.attempts import UNTOLD
 from metagen.errors import EngineError, InputError, MetagenError, PluginError
 from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
-from metagen.generators.ray.cluster import ended_here
+from metagen.generators.ray.cluster import find_dead_part
 from metagen.generators.ray.link import Link, Lost, NotOpened, reason
 from metagen.generators.ray.messages import Answer, Facts, Fault, Request
 from metagen.generators.ray.placement import Placement
@@ -212,7 +212,7 @@ class Fleet:
 
     async def _open(self, link: Link) -> None:
         try:
-            facts = await self._opened(link)
+            facts = await self._wait_until_open(link)
         except NotOpened as late:
             free = {name: left for name, left in self._ray.available_resources().items() if ":" not in name}
             raise NotOpened(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
@@ -228,12 +228,12 @@ class Fleet:
                 "give all nodes the same files and the same number format"
             )
 
-    async def _opened(self, link: Link) -> Facts | Fault:
+    async def _wait_until_open(self, link: Link) -> Facts | Fault:
         """Raises NotOpened as soon as nothing can open any more, which Ray itself does not tell."""
         opening = asyncio.create_task(link.open(self._make, self._options, self._policy.opening))
         try:
             while not opening.done():
-                look = asyncio.create_task(asyncio.to_thread(ended_here, self._ray))
+                look = asyncio.create_task(asyncio.to_thread(find_dead_part, self._ray))
                 await asyncio.wait(
                     {opening, look}, timeout=self._policy.opening, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -263,7 +263,7 @@ class Fleet:
 
     async def _let_go(self, link: Link, leaving: asyncio.Event) -> None:
         await leaving.wait()
-        await link.drained()
+        await link.drain()
 
     def _forget(self, link: Link) -> None:
         self._router.leave(link.name)
@@ -292,7 +292,7 @@ class Fleet:
                 attempt = await request.attempt(range(len(request.seeds)))
             # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
             try:
-                link = await (self._apart() if suspect else self._chosen(ids))
+                link = await (self._apart() if suspect else self._choose(ids))
             except BaseException:
                 attempt.free()
                 raise
@@ -312,16 +312,16 @@ class Fleet:
                 self._remember(link.name, ids, answer)
                 return answer
             finally:
-                self._router.ended(link.name, load)
+                self._router.release(link.name, load)
                 if suspect:
                     self._suspected.discard(link.name)
                     self._announce()
         raise EngineError(
-            f"{len(lost)} replicas were lost while they worked on one request: {_listed(lost)}; find out what in it "
+            f"{len(lost)} replicas were lost while they worked on one request: {_last_few(lost)}; find out what in it "
             "they cannot bear, such as its length"
         )
 
-    async def _chosen(self, ids: tuple[int, ...] | None) -> Link:
+    async def _choose(self, ids: tuple[int, ...] | None) -> Link:
         """The replica for a request; waits while one is being opened."""
         while not len(self._router):
             await self._change()
@@ -353,7 +353,7 @@ class Fleet:
     def _nobody(self) -> EngineError:
         if self._closed:
             return EngineError(CLOSED)
-        what = _listed(self.deaths) if self.deaths else "all were let go"
+        what = _last_few(self.deaths) if self.deaths else "all were let go"
         return EngineError(
             f"no replica is left, {self.waste.replaced} of at most {self._policy.replacements} were replaced: {what}; "
             "mend the cause and run again, or allow more replacements; what is recorded stays, and `metagen resume "
@@ -361,7 +361,7 @@ class Fleet:
         )
 
 
-def _listed(reasons: list[str]) -> str:
+def _last_few(reasons: list[str]) -> str:
     """The last few."""
     return "; ".join(([f"{len(reasons) - 5} more"] if len(reasons) > 5 else []) + reasons[-5:])
 

@@ -137,7 +137,7 @@ class Link:
             request.shares.update(reply.shares)
         return reply.answer
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Returns when nothing is outstanding."""
         await self._idle.wait()
 
@@ -251,7 +251,7 @@ def _close(attempt: Attempt, state: State | None) -> None:
     if state == "free":
         attempt.free()
     elif state == "answered":
-        attempt.answered()
+        attempt.mark_answered()
 
 
 def _future(ref: Any) -> asyncio.Future[Any]:

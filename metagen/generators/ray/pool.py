@@ -23,7 +23,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.loop import Loop
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.ray.cluster import connected
+from metagen.generators.ray.cluster import connect
 from metagen.generators.ray.codec import local_codec
 from metagen.generators.ray.fleet import Fleet, Policy
 from metagen.generators.ray.link import GRACE
@@ -43,7 +43,7 @@ class RayPool:
 
     make: makes an engine from `options`, in the actor's process: a class such as TorchEngine, or a function.
     replicas: how many there are at first; `add` and `remove` change it while the pool is open.
-    address: of a cluster; by default RAY_ADDRESS, else one is started on this machine (see `connected`).
+    address: of a cluster; by default RAY_ADDRESS, else one is started on this machine (see `connect`).
     codec: what renders prefixes and encodes texts in this process; by default the tokenizer of the engine's directory.
     placement: what a replica needs of the cluster. policy: when it is given up, and what follows.
     router: by default Router().
@@ -222,11 +222,11 @@ class RayPool:
     async def _across(self, ask: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
         """Run in the pool's loop. A cancelled wait cancels the work, and lasts until that has ended."""
 
-        async def asked() -> T:
+        async def ask_fleet() -> T:
             assert self._fleet is not None
             return await ask(self._fleet)
 
-        return await self._loop.run(asked())
+        return await self._loop.run(ask_fleet())
 
     # -- lifecycle -------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class RayPool:
         new = self._loop.state == "new"
         try:
             if new:
-                self._ray = self._stack.enter_context(connected(self._address))
+                self._ray = self._stack.enter_context(connect(self._address))
             self._facts = self._loop.open()
             if self._facts.tokenizer_fingerprint is not None:
                 self._codec = self._local

@@ -87,7 +87,7 @@ class Replica:
                 raise InputError("a replica was sent a call before its engine was opened")
             request = _read(call)
             if isinstance(request, GenerateRequest):
-                request = self._told(call.number, request)
+                request = self._with_reports(call.number, request)
                 ended, shares = request.ended, request.shares
                 answer: Answer = await engine.generate(request)
             else:
@@ -107,7 +107,7 @@ class Replica:
         self._replies.append(reply)
         self._news.set()
 
-    def _told(self, number: int, request: GenerateRequest) -> GenerateRequest:
+    def _with_reports(self, number: int, request: GenerateRequest) -> GenerateRequest:
         """The request, of whose samples and attempts the driver is told."""
         loop = asyncio.get_running_loop()
 

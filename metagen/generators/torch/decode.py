@@ -128,7 +128,9 @@ class Decoder:
             state, room = self._states.of(row), int(rows.limit[row] - rows.length[row]) - 1
             if room > 0 and not runs[state] and not rows.joint[row] and not rows.params.forbids[row]:
                 try:
-                    runs[state] = self._matcher(row).forced(self._left(row), min(room, self._model.chunk - 1))
+                    runs[state] = self._matcher(row).forced_tokens(
+                        self._tokens_left(row), min(room, self._model.chunk - 1)
+                    )
                 except EngineError as error:
                     self._lost[self._rows.generation(row)] = error
         if self._speculation is not None:
@@ -186,7 +188,7 @@ class Decoder:
         behind: tokens of `rows` that their grammars know already. What a lost request may draw is of no account.
         """
         where = rows[held]
-        left = [self._left(row) for row in where.tolist()]
+        left = [self._tokens_left(row) for row in where.tolist()]
         if behind is not None:
             left = [most - more for most, more in zip(left, behind[held].tolist(), strict=True)]
         found, lost = masks([self._matcher(row) for row in where.tolist()], left)
@@ -195,7 +197,7 @@ class Decoder:
         device = self._rows.device
         return torch.from_numpy(held).to(device), torch.from_numpy(found).to(device)
 
-    def _left(self, row: int) -> int:
+    def _tokens_left(self, row: int) -> int:
         """Tokens that may still come in a row, the end token too; a budget's cap shapes nothing that is drawn."""
         return self._rows.generation(row).request.params.max_tokens - int(self._rows.position[row])
 

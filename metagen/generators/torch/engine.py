@@ -242,7 +242,7 @@ class TorchEngine(TorchOptions):
                 self._matcher(params.grammar, request.ids[request.start : p + 1]) for p in request.positions
             ]
             ends = (params.max_tokens - (p + 1 - request.start) for p in request.positions)
-            masks = np.stack([matcher.allowed(left) for matcher, left in zip(held, ends, strict=True)])
+            masks = np.stack([matcher.allowed_tokens(left) for matcher, left in zip(held, ends, strict=True)])
         words = Words.of(params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)
         return Decoding(params, words, masks)
 

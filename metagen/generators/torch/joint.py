@@ -97,12 +97,12 @@ class Joint:
                 adapted[at],
                 raw[at],
                 partial(self._ends, rows[own], raw[at], None if confidences is None else confidences[own]),
-                self._hidden(g, hidden, first[own]),
+                self._hidden_states(g, hidden, first[own]),
             )
             self._go_on(g, rows[own], step, None if confidences is None else confidences[own], gone, over)
 
-    def _hidden(self, g: Generation, hidden: Tensor | None, first: Ints) -> Tensor | None:
-        """Of the prefix at a search's first step, of its rows from then on."""
+    def _hidden_states(self, g: Generation, hidden: Tensor | None, first: Ints) -> Tensor | None:
+        """Hidden states of the prefix at a search's first step, and of its rows from then on."""
         if g.search is None or not g.search.wants_hidden:
             return None
         if g.hidden is not None:

@@ -62,7 +62,7 @@ def duplicates(prompts: Mapping[str, str]) -> tuple[Note, ...]:
     )
 
 
-def duplicated(directory: RunDirectory) -> tuple[Note, ...]:
+def note_duplicates(directory: RunDirectory) -> tuple[Note, ...]:
     """`duplicates` of a finished run."""
     rows = read(directory.table("problems"), ["problem", "place", "salt"]).sort_by("place").to_pylist()
     return duplicates({row["problem"]: row["salt"] for row in rows})

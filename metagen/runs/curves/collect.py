@@ -60,7 +60,7 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
     votes, notes = list(result.votes), list(result.notes)
     if (part := plan.limit(study, frozen)) is not None:
         independent = Run(directory.role("limit"), part.names)
-        votes += _aligned(independent, result)
+        votes += _align(independent, result)
         notes += independent.notes
     facts = {**result.facts, **_facts(directory, study), "efficiency": _efficiency(run, result)}
     whole = replace(
@@ -69,7 +69,7 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
         budgets=dict(spec.budgets),
     )  # fmt: skip
     whole = replace(whole, notes=(*whole.notes, *baselines.notes(study.experiment, spec)))
-    return _recorded(whole, study)
+    return _add_critique_costs(whole, study)
 
 
 def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyResult:
@@ -77,11 +77,13 @@ def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyRe
     result = of_run(
         directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes
     )
-    notes = (*result.notes, *_unscored(part))
-    return _recorded(replace(result, notes=notes, facts={**result.facts, **_facts(directory, study)}), study)
+    notes = (*result.notes, *_note_unverified(part))
+    return _add_critique_costs(
+        replace(result, notes=notes, facts={**result.facts, **_facts(directory, study)}), study
+    )
 
 
-def _unscored(part: plan.Part) -> Iterator[Note]:
+def _note_unverified(part: plan.Part) -> Iterator[Note]:
     """Recorded samples that a role leaves out because nobody verified them."""
     for model in part.experiment.grid.generators:
         spec = part.experiment.generators[model]
@@ -99,13 +101,13 @@ def _unscored(part: plan.Part) -> Iterator[Note]:
             )
 
 
-def _recorded(result: StudyResult, study: Study) -> StudyResult:
-    """With what recorded critiques take, where samples were recorded: such scores cost a run nothing."""
-    from metagen.runs.curves.recorded import critiqued
+def _add_critique_costs(result: StudyResult, study: Study) -> StudyResult:
+    """Add the cost of recorded critiques, where samples were recorded: such scores cost a run nothing."""
+    from metagen.runs.curves.recorded import add_critique_costs
 
     generators = study.experiment.generators
     replayed = any(isinstance(generators[model], ReplaySpec) for model in study.experiment.grid.generators)
-    return critiqued(result) if replayed else result
+    return add_critique_costs(result) if replayed else result
 
 
 def processors(study: Study) -> tuple[Accelerator, ...]:
@@ -113,11 +115,12 @@ def processors(study: Study) -> tuple[Accelerator, ...]:
     from metagen.runs.curves.curve_costs import Accelerator
 
     return tuple(
-        Accelerator(name, spec.named(name), spec.batch) for name, spec in study.spec.accelerators.items()
+        Accelerator(name, spec.to_hardware(name), spec.batch)
+        for name, spec in study.spec.accelerators.items()
     )
 
 
-def _aligned(run: Run, result: StudyResult) -> tuple[Votes, ...]:
+def _align(run: Run, result: StudyResult) -> tuple[Votes, ...]:
     """The pools of a role on the same problems."""
     if run.problems.ids != result.problems:
         raise InputError(
@@ -157,7 +160,7 @@ def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
             "failures": len(state.failures), "mendable": all(failure.mendable for failure in state.failures),
         }  # fmt: skip
     spec = study.spec
-    if rewards := divergence.recorded(directory.role("test")).get("rewards"):
+    if rewards := divergence.read_divergence(directory.role("test")).get("rewards"):
         found["rewards"] = rewards
     if spec.development is not None:
         found["development"] = spec.development.model_dump(mode="json", exclude_none=True)
@@ -168,8 +171,8 @@ def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:
             found["critique_cost"] = spec.splitting.cost_of_critique
     if spec.temperature is not None:
         found["temperature"] = plan.variants(study)
-        found[APART] = plan.warmed_apart(study)
-        if ratios := divergence.recorded(directory.role("temperature")).get("ratios"):
+        found[APART] = plan.has_own_temperature_problems(study)
+        if ratios := divergence.read_divergence(directory.role("temperature")).get("ratios"):
             found["ratios"] = ratios
     if spec.alignment is not None:
         found["proxy"] = divergence.proxy(study)

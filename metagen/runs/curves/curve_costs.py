@@ -30,7 +30,7 @@ from metagen.runs.work import build, calls, offline
 from metagen.runs.work.calls import GENERATION
 from metagen.runs.work.makers import Makers
 
-__all__ = ["Accelerator", "direct", "plain", "pooled", "shaped", "shapes"]
+__all__ = ["Accelerator", "direct", "plain", "pool_costs", "shape_from_plain", "shapes"]
 
 #: Columns of a usage that costs are made of.
 SPENT = ("prefilled", "generated", "flops", "flops_2n", "money", "seconds")
@@ -41,9 +41,11 @@ def shapes(directory: RunDirectory) -> dict[str, ModelShape | None]:
 
     Raises what the experiment does whose parts lie on this machine no more.
     """
-    noted = Makers.recorded(directory)
-    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted.engines)
-    with build.opened(experiment) as setup:
+    noted = Makers.of_run(directory)
+    experiment = offline.with_stand_ins(
+        schema.load(directory.experiment), fingerprints=True, noted=noted.engines
+    )
+    with build.open_setup(experiment) as setup:
         return calls.shapes(setup, Makers.of(setup).after(noted))
 
 
@@ -52,13 +54,15 @@ def plain(shape: ModelShape) -> dict[str, Any]:
     return asdict(shape)
 
 
-def shaped(data: Mapping[str, Any]) -> ModelShape:
+def shape_from_plain(data: Mapping[str, Any]) -> ModelShape:
     """Inverse of `plain`."""
-    beside = tuple(Beside(**{**one, "shape": shaped(one["shape"])}) for one in data.get("beside", ()))
+    beside = tuple(
+        Beside(**{**one, "shape": shape_from_plain(one["shape"])}) for one in data.get("beside", ())
+    )
     return ModelShape(**{**data, "beside": beside})
 
 
-def pooled(
+def pool_costs(
     directory: RunDirectory,
     generator: str,
     verifier: str | None,
@@ -74,7 +78,7 @@ def pooled(
     count = _problems(directory)
     table = read(directory.table("costs"), generator=generator)
     parts = [GENERATION] if verifier is None else [GENERATION, verifier]
-    spent = {part: _expected(directory, table, part, ns, count) for part in parts}
+    spent = {part: _part_costs(directory, table, part, ns, count) for part in parts}
     total = {name: np.sum([spent[part][name] for part in parts], axis=0) for name in SPENT}
     known = ~np.isnan(total["seconds"])
     costs = {"samples": np.where(known, np.asarray(ns, dtype=np.float64)[:, None], np.nan), **_columns(total)}
@@ -83,7 +87,7 @@ def pooled(
         return costs, judged
     called = Called.of(directory, generator, parts)
     if called is None and verifier is None:
-        called = Called.drawn(directory, generator)
+        called = Called.of_samples(directory, generator)
     for name, accelerator in accelerators.items():
         modelled = np.full((2, len(ns), count), np.nan)
         if called is not None:
@@ -148,7 +152,7 @@ class _Times:
     def __iter__(self) -> Any:
         made = [
             of(self.accelerator, self.shapes)
-            for of in (self.called.shared, self.called.heads, self.called.alone)
+            for of in (self.called.batch_seconds, self.called.heads, self.called.alone)
         ]
         first = 0
         for column, rows in self.called.problems():
@@ -204,10 +208,10 @@ class _Pool:
         return np.asarray(drawn + judged + sum(beyond.values()))
 
 
-def _expected(
+def _part_costs(
     directory: RunDirectory, table: pa.Table, part: str, ns: abc.Sequence[int], count: int
 ) -> dict[str, Floats]:
-    """What a part of a pool is expected to spend, [len(ns), problems]."""
+    """The cost that a part of a pool is expected to have, [len(ns), problems]."""
     rows = table.filter(pc.field("part") == part)
     sizes, columns = np.asarray(rows["n"].to_numpy()), columns_of(directory, rows["place"])
     found = {name: np.full((len(ns), count), np.nan) for name in SPENT}

@@ -56,7 +56,7 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     Of the role `temperature`: KL, rewards, and wins against the model as written; of the test: by problem, the rewards
     of what blockwise decoding returned.
     """
-    by, before = proxy(study), recorded(directory)
+    by, before = proxy(study), read_divergence(directory)
     made_of = digest(directory.experiment.read_text(encoding="utf-8")).hex()
     if before.get("made_of") == made_of and before.get("proxy") == by:
         return
@@ -66,7 +66,7 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     if tested and (by is None or not blockwise or part.experiment.executor.shards is not None):
         return
     with (
-        build.opened(_judged(part, study, by)) as setup,
+        build.open_setup(_with_proxy(part, study, by)) as setup,
         SQLiteJournal(directory.journal, read_only=True) as journal,
     ):
         found = (
@@ -77,8 +77,8 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     directory.write(FILE, json.dumps({"made_of": made_of, "proxy": by, **found}, indent=1) + "\n")
 
 
-def recorded(directory: RunDirectory) -> dict[str, Any]:
-    """What `measure` wrote; nothing where it has not."""
+def read_divergence(directory: RunDirectory) -> dict[str, Any]:
+    """Read the file that `measure` wrote; empty where there is none."""
     path = directory.root / FILE
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -94,7 +94,7 @@ def proxy(study: Study) -> str | None:
     return next((name for name in experiment.verifiers if name in scoring and name != spec.gold), None)
 
 
-def _judged(part: Part, study: Study, by: str | None) -> Experiment:
+def _with_proxy(part: Part, study: Study, by: str | None) -> Experiment:
     """The role's experiment, with the proxy among the verifiers that it opens."""
     if by is None:
         return part.experiment
@@ -105,7 +105,7 @@ def _judged(part: Part, study: Study, by: str | None) -> Experiment:
     data["strategies"][name] = {"kind": "best_of_n", "verifier": by, "n": 1}
     pairs = [list(cell) for cell in part.experiment.grid.cells]
     data["grid"] = {"n": data["grid"]["n"], "pairs": [*pairs, [pairs[0][0], name]]}
-    return experiments.checked(Source(f"the rewards of {data['name']!r}", data), study.base)
+    return experiments.parse_experiment(Source(f"the rewards of {data['name']!r}", data), study.base)
 
 
 # ------------------------------------------------------------------------------------------------ temperatures
@@ -126,7 +126,7 @@ def _ratios(
     why = ""
     for name, (problems, samples, _) in drawn.items() if by is not None else ():
         try:
-            values = _scored(setup, str(by), list(zip(problems, samples, strict=True)))
+            values = _score(setup, str(by), list(zip(problems, samples, strict=True)))
         except MetagenError as error:
             why = str(error)
             continue
@@ -137,7 +137,7 @@ def _ratios(
     found = []
     for name, (_, samples, gold) in drawn.items():
         model = tried[name]["model"]
-        one = _known(setup, name, model, tried[name]["setting"], samples, gold)
+        one = _measure_policy(setup, name, model, tried[name]["setting"], samples, gold)
         if "why" not in one and name in rewards:
             one["reward"] = [_plain(float(some.mean())) for some in rewards[name].values()]
             if model in as_written:
@@ -174,11 +174,11 @@ def _samples(
     gold = dict(zip(right["problem"].to_pylist(), right["correct_mean"].to_pylist(), strict=True))
     problems = [problem for problem in setup.task.problems() if problem.id in gold][:PROBLEMS]
     sizes = min(SAMPLES, max(cell.n or 1 for cell in setup.configurations if cell.generator == name))
-    drawn = [_drawn(setup, journal, policy, name, problem, sizes) for problem in problems]
+    drawn = [_read_samples(setup, journal, policy, name, problem, sizes) for problem in problems]
     return (problems, drawn, [gold[problem.id] for problem in problems]) if drawn else None
 
 
-def _known(
+def _measure_policy(
     setup: Setup,
     name: str,
     model: str,
@@ -198,7 +198,7 @@ def _known(
     return {**known, "kl": kl.tolist(), "gold": gold}
 
 
-def _drawn(
+def _read_samples(
     setup: Setup, journal: Recorded, policy: EngineGenerator, name: str, problem: Problem, samples: int
 ) -> list[Sequence]:
     """The first samples of a pool, from its records."""
@@ -227,8 +227,8 @@ def _rewards(
         problems = [(i, problem) for i, problem in enumerate(setup.task.problems()) if problem.id in done]
         label = f"{model}/{strategy}" + (f"@{cell.n}" if cell.n is not None else "")
         try:
-            again = _gathered(setup, [_again(setup, journal, cell, shares, i, p) for i, p in problems])
-            values = _scored(setup, by, [(p, [one]) for (_, p), one in zip(problems, again, strict=True)])
+            again = _gather(setup, [_again(setup, journal, cell, shares, i, p) for i, p in problems])
+            values = _score(setup, by, [(p, [one]) for (_, p), one in zip(problems, again, strict=True)])
         except MetagenError as error:
             found[label] = {"why": str(error)}
             continue
@@ -250,7 +250,7 @@ async def _again(
     return sequence
 
 
-def _scored(setup: Setup, by: str, every: abc.Sequence[tuple[Problem, list[Sequence]]]) -> list[list[float]]:
+def _score(setup: Setup, by: str, every: abc.Sequence[tuple[Problem, list[Sequence]]]) -> list[list[float]]:
     """The rewards of the sequences of each problem; as in pools, what is not eligible has the least there is, 0."""
 
     async def one(problem: Problem, sequences: list[Sequence]) -> list[float]:
@@ -263,11 +263,11 @@ def _scored(setup: Setup, by: str, every: abc.Sequence[tuple[Problem, list[Seque
             for s, a, score in zip(sequences, answers, scores, strict=True)
         ]
 
-    return _gathered(setup, [one(*of) for of in every])
+    return _gather(setup, [one(*of) for of in every])
 
 
-def _gathered(setup: Setup, work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Some at a time, in order; after an error none of the others is begun."""
+def _gather(setup: Setup, work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await the work, some at a time, and return the results in order. After an error nothing more is begun."""
     every, found = list(work), dict[int, T]()
     waiting = iter(enumerate(every))
 

@@ -40,7 +40,7 @@ class PricedCell(Rated):
         return 1.0 - self.accuracy
 
     @property
-    def drawn(self) -> figures.Point:
+    def plot_point(self) -> figures.Point:
         return figures.Point(self.name, self.cost, self.accuracy, self.low, self.high, self.noise)
 
 
@@ -81,7 +81,7 @@ class Size:
         return len(self.accuracy) == 1
 
 
-def shared(curves: Iterable[Curve]) -> Bools:
+def shared_problems(curves: Iterable[Curve]) -> Bools:
     """[problems] that all of these curves measured, at every point that any problem has.
 
     Raises InputError for no curves, and naming both for curves that have no problem in common.
@@ -104,7 +104,7 @@ def shared(curves: Iterable[Curve]) -> Bools:
     return has
 
 
-def known(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Curve]:
+def curves_with_cost(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Curve]:
     """The curves that know this cost, above zero at every measured point; oracles only if asked for.
 
     Without the points that fewer than half of the problems have (`ENOUGH`); `missing` names them.
@@ -116,17 +116,17 @@ def main_cost(result: StudyResult) -> str | None:
     """The cost that strategies are compared at: exact FLOPs if most curves know them, else the next that they do."""
     for cost in ("flops", "flops_2n", "tokens", "generated", "samples"):
         curves = [c for c in result.curves if not c.oracle]
-        if curves and len(known(result, cost)) * 2 > len(curves):
+        if curves and len(curves_with_cost(result, cost)) * 2 > len(curves):
             return cost
     return None
 
 
 def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[PricedCell]:
     """Every configuration with its mean cost, over the problems that all curves have; nothing where cost is unknown."""
-    curves = known(result, cost, oracle=oracle)
+    curves = curves_with_cost(result, cost, oracle=oracle)
     if not curves:
         return []
-    over, rated = _rated(result, oracle)
+    over, rated = _rate(result, oracle)
     found = []
     for curve in curves:
         costs = curve.costs[cost][:, over].mean(axis=1)
@@ -138,7 +138,7 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Price
 def pareto(result: StudyResult, cost: str) -> list[PricedCell]:
     """The configurations that beat every cheaper one by more than a tie (`analysis.ties`), by cost; never an oracle."""
     every = {cell.name: cell for cell in cells(result, cost)}
-    return [every[point.label] for point in figures.frontier(c.drawn for c in every.values())]
+    return [every[point.label] for point in figures.frontier(c.plot_point for c in every.values())]
 
 
 def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int = 0) -> dict[str, float]:
@@ -150,10 +150,10 @@ def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int 
     every = sorted(cells(result, cost), key=lambda cell: cell.name)
     if not every:
         return {}
-    over, _ = _rated(result, False)
+    over, _ = _rate(result, False)
     if over.sum() < FEW:
         return {}
-    weights = resampled(int(over.sum()), resamples, seed)
+    weights = bootstrap_weights(int(over.sum()), resamples, seed)
     accuracy = weights @ np.stack([c.curve.accuracy[c.point, over] for c in every]).T
     costs = weights @ np.stack([c.curve.costs[cost][c.point, over] for c in every]).T
     order = np.lexsort((-accuracy, costs), axis=-1)
@@ -173,7 +173,7 @@ def at_cost(curve: Curve, cost: str, budget: float, over: ArrayLike | None = Non
     over: [problems], over which costs are averaged; all that the curve has at every point by default. Raises
     InputError for a cost that the curve does not know.
     """
-    mask = shared([curve]) if over is None else np.asarray(over, dtype=bool)
+    mask = shared_problems([curve]) if over is None else np.asarray(over, dtype=bool)
     points, costs = ladder(curve, cost, mask)
     if budget < costs[0] * (1.0 - SLACK):
         return None
@@ -222,12 +222,12 @@ def optimal_size(
     A model with several such strategies counts with its first. Nothing if no model has one whose cost is known.
     """
     curves: dict[str, Curve] = {}
-    for curve in known(result, cost):
+    for curve in curves_with_cost(result, cost):
         if kind in (curve.kind, curve.strategy):
             curves.setdefault(curve.model, curve)
     if not curves:
         return []
-    over = shared(curves.values())
+    over = shared_problems(curves.values())
     found = []
     for budget in sorted(budgets):
         bought = {model: at_cost(curve, cost, budget, over) for model, curve in curves.items()}
@@ -253,22 +253,22 @@ def wins(rows: ArrayLike, resamples: int = 1000, seed: int = 0) -> list[float]:
         return [1.0]
     if values.shape[1] < FEW:
         return [nan] * len(values)
-    means = resampled(values.shape[1], resamples, seed) @ values.T
+    means = bootstrap_weights(values.shape[1], resamples, seed) @ values.T
     best = means >= means.max(axis=1, keepdims=True) - margin()
     return [float(v) for v in (best / best.sum(axis=1, keepdims=True)).mean(axis=0)]
 
 
-def resampled(problems: int, resamples: int, seed: int) -> Floats:
+def bootstrap_weights(problems: int, resamples: int, seed: int) -> Floats:
     """Weights of the problems under bootstrap resamples, [resamples, problems], rows that sum to 1."""
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(problems, np.full(problems, 1.0 / problems), size=resamples)
     return np.asarray(counts / problems)
 
 
-def left_out(result: StudyResult, cost: str) -> list[Note]:
-    """What a comparison at this cost lacks: curves whose cost is unknown or zero."""
+def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:
+    """Name the curves that a comparison at this cost lacks, because their cost is unknown or zero."""
     notes = []
-    fine = {c.name for c in known(result, cost)}
+    fine = {c.name for c in curves_with_cost(result, cost)}
     pairs = zip(result.curves, _enough(result), strict=True)
     # A curve that is left out altogether is said once, by `missing`.
     curves = [c for before, c in pairs if not c.oracle and (c is before or np.isfinite(c.accuracy).any())]
@@ -292,8 +292,8 @@ def missing(result: StudyResult) -> list[Note]:
             notes.append(Note(curve.name, few))
     curves = [c for c in _enough(result) if not c.oracle and np.isfinite(c.accuracy).any()]
     every = len(result.problems)
-    if curves and (both := int(shared(curves).sum())) < every:
-        own = {curve.name: int(shared([curve]).sum()) for curve in curves}
+    if curves and (both := int(shared_problems(curves).sum())) < every:
+        own = {curve.name: int(shared_problems([curve]).sum()) for curve in curves}
         least = min(own, key=own.__getitem__)
         text = f"compared on {both} of {every} problems, those that all curves have; fewest: {least} ({own[least]})"
         notes.append(Note("problems", text))
@@ -336,12 +336,12 @@ def _costs(curve: Curve) -> list[str]:
 
 
 @lru_cache(maxsize=4)
-def _rated(
+def _rate(
     result: StudyResult, oracle: bool
 ) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float, float]]]]:
     """The shared problems; by curve and point, mean accuracy, bounds, standard and Monte-Carlo error."""
     curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
-    over = shared(curves)
+    over = shared_problems(curves)
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()
     ]

@@ -165,7 +165,7 @@ def solve_pools(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str,
     found: dict[str, Solved] = {}
     for generator in dict.fromkeys(line.generator for line in lines if line.pooled):
         with Stored(directory, generator) as stored:
-            found |= stored.solved(line for line in lines if line.pooled and line.generator == generator)
+            found |= stored.results(line for line in lines if line.pooled and line.generator == generator)
     return found
 
 
@@ -176,7 +176,9 @@ def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     every = [(line, pooled.get(line.name) if line.pooled else _outcomes(directory, line)) for line in lines]
     found = [(line, solved) for line, solved in every if solved is not None]
     wholes = bounds([solved.accuracy for _, solved in found])
-    measured = [_measured(line, solved, *whole) for (line, solved), whole in zip(found, wholes, strict=True)]
+    measured = [
+        _measurement(line, solved, *whole) for (line, solved), whole in zip(found, wholes, strict=True)
+    ]
     parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
     levels = [
         LevelMeasured(
@@ -187,7 +189,7 @@ def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     return Results(tuple(measured), tuple(levels))
 
 
-def _measured(
+def _measurement(
     line: Cell, solved: Solved, accuracy: float, low: float, high: float, stderr: float
 ) -> Measured:
     return Measured(

@@ -133,7 +133,7 @@ class Run:
         *,
         halves: int | None = None,
     ) -> None:
-        self.directory, self.state = directory, directory.finished()
+        self.directory, self.state = directory, directory.final_state()
         self.names, self.sizes, self.halves = names or {}, sizes or {}, halves
         self.accelerators = {one.name: one for one in accelerators}
         self.problems = Problems.of(directory)
@@ -147,7 +147,7 @@ class Run:
         votes = (*self.votes("test"), *(self.votes("limit") if self.halves is not None else ()))
         self._failures()
         self.notes.extend(Note(self._model(name), text) for name, text in self.state.notes)
-        self.notes.extend(checks.duplicated(self.directory))
+        self.notes.extend(checks.note_duplicates(self.directory))
         return StudyResult(
             self.state.name, self.state.seed, self.problems.ids, self.problems.levels, self._models(), curves, votes,
             notes=tuple(dict.fromkeys(self.notes)),
@@ -159,18 +159,18 @@ class Run:
     def _curves(self) -> Iterable[Curve]:
         for _, same in groupby(self.state.lines, key=lambda line: (line.generator, line.strategy)):
             lines = sorted(same, key=lambda line: line.n or 0)
-            found = self._pooled(lines) if lines[0].pooled else self._direct(lines)
+            found = self._pool_curve(lines) if lines[0].pooled else self._direct(lines)
             if found is not None:
                 yield found
 
-    def _pooled(self, lines: abc.Sequence[Cell]) -> Curve | None:
+    def _pool_curve(self, lines: abc.Sequence[Cell]) -> Curve | None:
         """Averages over subsets of the generator's pool; nothing for a verifier that scored nothing."""
         line = lines[0]
-        made = self._sampled(line.generator)
+        made = self._pool(line.generator)
         if not len(made.columns):
             self._note(line, "no problem has samples: it is left out")
             return None
-        if line.verifier is not None and not self._scored(line, made.pool):
+        if line.verifier is not None and not self._has_scores(line, made.pool):
             return None
         ns = [1] if line.kind == "sample" else [one.n or 1 for one in lines]
         if short := [n for n in ns if not (made.pool.sizes >= n).any()]:
@@ -181,7 +181,7 @@ class Run:
                 count = len(made.pool.sizes)
                 self.notes.append(
                     Note(
-                        self._named(line)[0],
+                        self._names_of(line)[0],
                         f"n = {n} is measured on {count - fewer} of {count} problems, those with as many samples",
                     )
                 )
@@ -189,8 +189,8 @@ class Run:
             self.problems.spread(values, made.columns)
             for values in made.pool.curve(line.kind, ns, line.verifier)
         )
-        spent = costs.pooled(
-            self.directory, line.generator, line.verifier, ns, self.accelerators, self._modelled
+        spent = costs.pool_costs(
+            self.directory, line.generator, line.verifier, ns, self.accelerators, self._modelled_shapes
         )
         return self._curve(line, ns, accuracy, error, *spent)
 
@@ -204,7 +204,7 @@ class Run:
                 continue
             columns = self.problems.columns(table["place"])
             correct = floats(table["correct"])
-            spent, judged = costs.direct(self.directory, line.name, self.accelerators, self._modelled)
+            spent, judged = costs.direct(self.directory, line.name, self.accelerators, self._modelled_shapes)
             rows.append((self.problems.spread(correct[None], columns)[0], spent, judged))
             kept.append(line)
         if not kept:
@@ -226,11 +226,11 @@ class Run:
         spent: Mapping[str, Floats],
         verification: Floats,
     ) -> Curve:
-        model, strategy, setting = self._named(line)
+        model, strategy, setting = self._names_of(line)
         counts = np.array(ns, dtype=np.int64)
         samples = np.repeat(np.maximum(counts, 1).astype(np.float64)[:, None], len(self.problems.ids), axis=1)
         total = self._by_size(model, {**spent, "samples": samples}, samples)
-        written = self._written.get(line.generator, {})
+        written = self._definitions.get(line.generator, {})
         if written.get("kind") == "replay" and "seconds" in written.get("fields", {}):
             text = f"of {model} are those that were recorded with its samples, one call after the other"
             self.notes.append(Note("seconds", text))
@@ -283,8 +283,8 @@ class Run:
         """Every pool as arrays over all problems; those without samples have none. Models as written come first."""
         pooled = dict.fromkeys(line.generator for line in self.state.lines if line.pooled)
         for generator in sorted(pooled, key=lambda name: name != self._model(name)):
-            made = self._sampled(generator, rest=role == "limit" and self.halves is not None)
-            pool, spread = made.pool, partial(self._padded, made)
+            made = self._pool(generator, rest=role == "limit" and self.halves is not None)
+            pool, spread = made.pool, partial(self._pad, made)
             sizes = np.zeros(len(self.problems.ids), dtype=np.int64)
             sizes[made.columns] = pool.sizes
             # Verifiers of other pools have scored nothing here.
@@ -295,20 +295,20 @@ class Run:
                 spread(made.tokens, np.nan), spread(made.logprob, np.nan), sizes, generator,
             )  # fmt: skip
 
-    def _padded(self, made: Sampled, values: Any, missing: Any) -> Any:
+    def _pad(self, made: Sampled, values: Any, missing: Any) -> Any:
         width = int(max(made.pool.sizes, default=0))
         whole = np.full((len(self.problems.ids), width), missing, dtype=np.asarray(values).dtype)
         whole[made.columns] = values[:, :width]
         return whole
 
-    def _sampled(self, generator: str, *, rest: bool = False) -> Sampled:
+    def _pool(self, generator: str, *, rest: bool = False) -> Sampled:
         """The pool of a generator; of halves the one for curves, or the rest."""
         if generator not in self._pools:
             whole = Sampled.of(self.directory, self.problems, generator)
             self._pools[generator] = (whole, whole) if self.halves is None else whole.halves(self.halves)
         return self._pools[generator][rest]
 
-    def _scored(self, line: Cell, pool: Pool) -> bool:
+    def _has_scores(self, line: Cell, pool: Pool) -> bool:
         """Whether a verifier has scored anything; what it left out is noted."""
         there = np.arange(pool.classes.shape[1]) < pool.sizes[:, None]
         missing = int((np.isnan(pool.scores[line.verifier or ""]) & there).sum())
@@ -322,25 +322,25 @@ class Run:
 
     # -- what else is known ------------------------------------------------------------------------
 
-    def _named(self, line: Cell) -> tuple[str, str, str]:
+    def _names_of(self, line: Cell) -> tuple[str, str, str]:
         return self.names.get(f"{line.generator}/{line.strategy}", (line.generator, line.strategy, ""))
 
     def _model(self, generator: str) -> str:
         ours = (line for line in self.state.lines if line.generator == generator)
-        return next(self._named(line)[0] for line in ours)
+        return next(self._names_of(line)[0] for line in ours)
 
     @property
     def labels(self) -> dict[str, str]:
         """The run's configurations → what curves call their points."""
         found = {}
         for line in self.state.lines:
-            model, strategy, _ = self._named(line)
+            model, strategy, _ = self._names_of(line)
             n = 1 if line.kind == "sample" else line.n
             found[line.name] = f"{model}/{strategy}" + (f"@{n}" if n else "")
         return found
 
     def _note(self, line: Cell, text: str) -> None:
-        model, strategy, _ = self._named(line)
+        model, strategy, _ = self._names_of(line)
         self.notes.append(Note(f"{model}/{strategy}", text))
 
     def _failures(self) -> None:
@@ -355,7 +355,7 @@ class Run:
         found: dict[str, Model] = {}
         for generator in dict.fromkeys(line.generator for line in self.state.lines):
             name = self._model(generator)
-            spec = self._written.get(generator, {})
+            spec = self._definitions.get(generator, {})
             given = self.sizes.get(name)
             shape = self.shapes.get(generator)
             size = given.parameters if given else None if shape is None else float(shape.parameters)
@@ -375,10 +375,10 @@ class Run:
             },
             "temperatures": {
                 name: float(spec["temperature"])
-                for name, spec in self._written.items()
+                for name, spec in self._definitions.items()
                 if isinstance(spec.get("temperature"), int | float)
             },
-            "adapters": {name: words for name, spec in self._written.items() if (words := adapted(spec))},
+            "adapters": {name: words for name, spec in self._definitions.items() if (words := adapter_settings(spec))},
             "shapes": {name: costs.plain(shape) for name, shape in self.shapes.items() if shape is not None},
         }  # fmt: skip
         if self.halves is not None:
@@ -393,13 +393,13 @@ class Run:
         return {**facts, "environment": own}
 
     @cached_property
-    def _written(self) -> dict[str, dict[str, Any]]:
+    def _definitions(self) -> dict[str, dict[str, Any]]:
         """The generators, as the run's experiment defines them."""
         found = source.read(self.directory.experiment).data.get("generators")
         return found if isinstance(found, dict) else {}
 
     @property
-    def _modelled(self) -> Shapes:
+    def _modelled_shapes(self) -> Shapes:
         """Shapes, where times are modelled."""
         return self.shapes if self.accelerators else {}
 
@@ -446,7 +446,7 @@ def expected_blocks(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str,
     return found
 
 
-def adapted(definition: Mapping[str, Any]) -> str:
+def adapter_settings(definition: Mapping[str, Any]) -> str:
     """The settings of a generator's definition that are on, as words: `top_p=0.9, grammar`. Empty: none are.
 
     With any of them samples are no draws of the model, whatever the temperature.

@@ -40,33 +40,33 @@ def halves(pool: Pool, seed: int = 0) -> tuple[Pool, Pool]:
     there = np.arange(keys.shape[1]) < pool.sizes[:, None]
     order = np.argsort(np.where(there, keys, np.inf), axis=1, kind="stable")
     first = pool.sizes // 2
-    return _taken(pool, order, np.zeros_like(first), first), _taken(pool, order, first, pool.sizes - first)
+    return _take(pool, order, np.zeros_like(first), first), _take(pool, order, first, pool.sizes - first)
 
 
-def _taken(pool: Pool, order: NDArray[np.int64], start: Ints, sizes: Ints) -> Pool:
+def _take(pool: Pool, order: NDArray[np.int64], start: Ints, sizes: Ints) -> Pool:
     """The pool of `sizes` samples of each problem, from place `start` of an order on; rows padded as in `Pool`."""
     places = np.arange(int(sizes.max()))
     there = places < sizes[:, None]
     columns = np.take_along_axis(order, np.where(there, start[:, None] + places, 0), axis=1)
 
-    def taken(values: NDArray[Any], missing: Any) -> NDArray[Any]:
+    def take(values: NDArray[Any], missing: Any) -> NDArray[Any]:
         return np.where(there, np.take_along_axis(values, columns, axis=1), missing)
 
     return Pool(
-        classes=taken(pool.classes, -1),
-        eligible=taken(pool.eligible, False),
-        correct=taken(pool.correct, False),
-        scores={name: taken(values, np.nan) for name, values in pool.scores.items()},
+        classes=take(pool.classes, -1),
+        eligible=take(pool.eligible, False),
+        correct=take(pool.correct, False),
+        scores={name: take(values, np.nan) for name, values in pool.scores.items()},
         levels=pool.levels,
         sizes=sizes,
-        raw={name: taken(values, np.nan) for name, values in pool.raw.items()},
+        raw={name: take(values, np.nan) for name, values in pool.raw.items()},
     )
 
 
 # ------------------------------------------------------------------------------------------------ critiques
 
 
-def critiqued(result: StudyResult) -> StudyResult:
+def add_critique_costs(result: StudyResult) -> StudyResult:
     """The result with what recorded critiques take, in `flops_2n` and tokens; one that has them is returned as it is.
 
     A recorded score costs its run nothing. facts: `splitting.critiques` says how many critiques each score is the mean
@@ -83,7 +83,7 @@ def critiqued(result: StudyResult) -> StudyResult:
             f"study.splitting.cost_of_critique = {price!r}: expected a number ≥ 0, in samples of the model"
         )
     notes: dict[str, Note] = {}
-    curves = tuple(_counted(curve, critiques, price, notes) for curve in result.curves)
+    curves = tuple(_add_costs(curve, critiques, price, notes) for curve in result.curves)
     return replace(
         result, curves=curves, notes=(*result.notes, *notes.values()), facts={**result.facts, COUNTED: True}
     )
@@ -95,7 +95,7 @@ def _critiques(splitting: Any) -> dict[str, int]:
     return {str(verifier): int(count) for count, verifier in given.items()}
 
 
-def _counted(
+def _add_costs(
     curve: Curve, critiques: Mapping[str, int], price: float | None, notes: dict[str, Note]
 ) -> Curve:
     verifier, flops = curve.verifier, curve.costs.get("flops_2n")

@@ -77,7 +77,7 @@ class Curve:
         """The setting that was frozen; empty for a curve that is as written."""
         return "" if self.setting == AS_WRITTEN else self.setting
 
-    def named(self, point: int) -> str:
+    def full_name(self, point: int) -> str:
         """A configuration with its frozen setting, for people to choose: `small/rebase@16 (temperature=0.2)`."""
         name = self.configuration(point)
         return f"{name} ({self.frozen})" if self.frozen else name
@@ -105,8 +105,8 @@ class CurvePoint:
         return self.curve.configuration(self.point)
 
     @property
-    def named(self) -> str:
-        return self.curve.named(self.point)
+    def full_name(self) -> str:
+        return self.curve.full_name(self.point)
 
     @property
     def n(self) -> int:
@@ -192,7 +192,7 @@ class StudyResult:
 
     def save(self, directory: RunDirectory) -> None:
         """`study.json` and `study.npz`; the second first, so that what the first names is there."""
-        arrays, data = _packed(self)
+        arrays, data = _pack(self)
         with writing(directory.root, ARRAYS):
             new = directory.root / f"{ARRAYS}.new"
             with new.open("wb") as file:
@@ -211,14 +211,14 @@ class StudyResult:
             raise InputError(
                 f"{str(root)!r} holds no finished study ({error}); run: metagen study FILE"
             ) from error
-        return _unpacked(cls, data, arrays)
+        return _unpack(cls, data, arrays)
 
 
 _CURVE = ("ns", "accuracy", "error", "verification")
 _VOTES = ("classes", "correct", "eligible", "tokens", "logprob", "sizes")
 
 
-def _packed(result: StudyResult) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _pack(result: StudyResult) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays under names such as `curve/0/accuracy`, and the rest."""
     arrays: dict[str, NDArray[Any]] = {"levels": result.levels}
     rest: dict[str, Any] = {
@@ -240,9 +240,7 @@ def _packed(result: StudyResult) -> tuple[dict[str, NDArray[Any]], dict[str, Any
     return arrays, rest
 
 
-def _unpacked(
-    cls: type[StudyResult], data: dict[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> StudyResult:
+def _unpack(cls: type[StudyResult], data: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> StudyResult:
     def items(kind: str, made: Any, fields: tuple[str, ...], mapping: str) -> tuple[Any, ...]:
         return tuple(
             made(**{

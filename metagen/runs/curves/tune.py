@@ -47,11 +47,11 @@ def _best(model: str, strategy: str, tried: list[Curve]) -> Tuned:
     means = {curve.setting: float(curve.accuracy[:, whole].mean(axis=0).mean()) for curve in tried}
     # Sums of equal numbers may differ in their last digits, and do not break ties.
     best = max(means, key=lambda setting: round(means[setting], 9))
-    flops = sum(_spent(curve) for curve in tried)
+    flops = sum(_flops(curve) for curve in tried)
     return Tuned(model, strategy, means, best, int(whole.sum()), None if np.isnan(flops) else flops)
 
 
-def _spent(curve: Curve) -> float:
+def _flops(curve: Curve) -> float:
     """FLOPs: a pool pays for its largest n, runs by themselves for each."""
     flops = curve.costs["flops"]
     return float(np.sum(flops[-1:] if curve.source == "pool" else flops))
@@ -111,7 +111,7 @@ def _digests(study: Study) -> dict[tuple[str, str], str]:
     cells: dict[tuple[str, str], list[Any]] = {}
     for name, (model, strategy, setting) in part.names.items():
         generator, _, variant = name.partition("/")
-        parts = plan.made_of(part.experiment, ("generators", generator), ("strategies", variant))
+        parts = plan.definitions_of(part.experiment, ("generators", generator), ("strategies", variant))
         parts[f"strategies.{variant}"].pop("n", None)
         cells.setdefault((model, strategy), []).append([setting, parts])
     return {cell: _hash({**common, "settings": tried}) for cell, tried in cells.items()}

@@ -20,7 +20,7 @@ TEMPERATURES: Final = (0.7, 0.4)
 _TEMPERATURE: Final = f"{GENERATOR}temperature"
 
 
-def completed(experiment: Experiment, spec: StudySpec) -> tuple[dict[str, Any], StudySpec]:
+def add_baselines(experiment: Experiment, spec: StudySpec) -> tuple[dict[str, Any], StudySpec]:
     """The experiment as plain data with both baselines of every model that can have them, and the study's section.
 
     What the file has stays as it is; its own single sample is tuned as well, unless the file says how.
@@ -33,7 +33,7 @@ def completed(experiment: Experiment, spec: StudySpec) -> tuple[dict[str, Any], 
         missing = [model for model in missing if _decodes(experiment, model, kind)]
         if missing:
             _add(data, kind, _free(name, data["strategies"]), missing)
-    return data, _tuned(data, experiment, spec)
+    return data, _tune_single_samples(data, experiment, spec)
 
 
 def notes(experiment: Experiment, spec: StudySpec) -> Iterator[Note]:
@@ -52,7 +52,7 @@ def notes(experiment: Experiment, spec: StudySpec) -> Iterator[Note]:
         yield Note(model, f"there is no {what} to compare with: {why}")
 
 
-def drawn(experiment: Experiment, model: str, strategy: str) -> bool:
+def is_single_sample(experiment: Experiment, model: str, strategy: str) -> bool:
     """Whether the strategy is one sample of a model that can draw any number of them."""
     spec = experiment.generators[model]
     independent = isinstance(spec, EngineGeneratorSpec) and spec.params.search is None
@@ -90,7 +90,7 @@ def _add(data: dict[str, Any], kind: str, name: str, models: list[str]) -> None:
         grid["pairs"] = pairs
 
 
-def _tuned(data: Mapping[str, Any], experiment: Experiment, spec: StudySpec) -> StudySpec:
+def _tune_single_samples(data: Mapping[str, Any], experiment: Experiment, spec: StudySpec) -> StudySpec:
     """The section, in which single samples are tuned where other strategies are."""
     part = spec.development
     if part is None:
@@ -101,12 +101,12 @@ def _tuned(data: Mapping[str, Any], experiment: Experiment, spec: StudySpec) -> 
         models = data["grid"]["generators"] if pairs is None else [g for g, s in pairs if s == name]
         warm = all(_decodes(experiment, m, "greedy") for m in models)
         if data["strategies"][name]["kind"] == "sample" and name not in settings and warm and part.trials > 1:
-            settings[name] = _tried(experiment, models, spec)[: part.trials]
+            settings[name] = _settings_to_try(experiment, models, spec)[: part.trials]
     return spec.model_copy(update={"development": part.model_copy(update={"settings": settings})})
 
 
-def _tried(experiment: Experiment, models: list[str], spec: StudySpec) -> tuple[Setting, ...]:
-    """As written, and at the temperatures that other strategies try, so that their pools serve this one too."""
+def _settings_to_try(experiment: Experiment, models: list[str], spec: StudySpec) -> tuple[Setting, ...]:
+    """The setting as written, and the temperatures that other strategies try: their pools serve this one too."""
     assert spec.development is not None
     others = [
         one for tried in spec.development.settings.values() for one in tried if set(one) == {_TEMPERATURE}

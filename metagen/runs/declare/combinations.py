@@ -15,7 +15,7 @@ from metagen.errors import ConfigError, ModelError
 from metagen.generators.models import sources
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
-from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.runs.declare.source import Fault, Path, Source, nearest, spell_assignment, spell_path
 from metagen.runs.declare.specs import (
     AllocationSpec,
     Context,
@@ -48,7 +48,7 @@ class Combinations:
         yield from self._contexts()
         yield from self._circles()
         yield from self._numbers()
-        yield from self._allocated()
+        yield from self._check_allocation()
         for generator, strategy in self._cells():
             yield from self._pair(generator, strategy)
 
@@ -66,7 +66,7 @@ class Combinations:
                 continue
         return sound
 
-    def _chosen(self, section: Section) -> list[str]:
+    def _names_in_grid(self, section: Section) -> list[str]:
         """The sound definitions that the grid runs."""
         grid = self.source.data.get("grid")
         names = grid.get(section) if isinstance(grid, dict) else None
@@ -77,13 +77,13 @@ class Combinations:
         """Generators, each with the strategies that the grid runs on it."""
         grid = self.source.data.get("grid")
         pairs = grid.get("pairs") if isinstance(grid, dict) else None
-        for cell in product(self._chosen("generators"), self._chosen("strategies")):
+        for cell in product(self._names_in_grid("generators"), self._names_in_grid("strategies")):
             if not isinstance(pairs, list) or list(cell) in pairs:
                 yield cell
 
     def _fault(self, path: Path, expected: str, *, value: object = None) -> Fault:
-        path = self.source.written(path)
-        field = dotted(path) if value is None else assigned(path, value)
+        path = self.source.path_in_file(path)
+        field = spell_path(path) if value is None else spell_assignment(path, value)
         return Fault(self.source.place(path), field, expected)
 
     # -- the checks ----------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ class Combinations:
         )  # fmt: skip
         for section, parts in sections:
             for name, spec in parts.items():
-                seen, waiting = set[str](), list(spec.named(section))
+                seen, waiting = set[str](), list(spec.names_in(section))
                 while waiting:
                     member = waiting.pop()
                     if member not in seen:
                         seen.add(member)
-                        waiting += parts[member].named(section) if member in parts else ()
+                        waiting += parts[member].names_in(section) if member in parts else ()
                 if name in seen:
                     fields = (f for f, of in spec.uses.items() if of == section and getattr(spec, f))
                     field = next(fields, "then")  # the ways to go on are named within
@@ -179,13 +179,13 @@ class Combinations:
 
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""
-        for name in self._chosen("strategies"):
+        for name in self._names_in_grid("strategies"):
             ways = [
                 w for w in getattr(self.strategies[name], "then", None) or () if isinstance(w, OptionSpec)
             ]
             given = {w.strategy for w in ways if w.n is not None} - {w.strategy for w in ways if w.n is None}
             over = getattr(self.strategies[name], "over", None)
-            for below in self.strategies[name].named("strategies"):
+            for below in self.strategies[name].names_in("strategies"):
                 if below not in self.strategies or (below in given and below != over):
                     continue
                 if isinstance(own := getattr(self.strategies[below], "n", None), tuple):
@@ -199,7 +199,9 @@ class Combinations:
         if isinstance(grid, dict) and grid.get("n"):
             return
         over_n = [
-            name for name in self._chosen("strategies") if self._takes(name, "n") and not self._own_n(name)
+            name
+            for name in self._names_in_grid("strategies")
+            if self._takes(name, "n") and not self._own_n(name)
         ]
         if over_n:
             yield self._fault(
@@ -207,7 +209,7 @@ class Combinations:
                 f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
             )
 
-    def _allocated(self) -> Iterator[Fault]:
+    def _check_allocation(self) -> Iterator[Fault]:
         """Shares by difficulty are for plain votes over at least the first samples."""
         section, grid = self.source.data.get("allocation"), self.source.data.get("grid")
         try:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from metagen.parts import hints_of
 from metagen.runs.declare.registry import Section
-from metagen.runs.declare.source import Fault, Path, Source, assigned, dotted, nearest
+from metagen.runs.declare.source import Fault, Path, Source, nearest, spell_assignment, spell_path
 from metagen.runs.declare.specs import SECTIONS, Definition, Expects, Experiment, model_of
 from metagen.runs.declare.specs.definition import UNKNOWN, section_in
 
@@ -28,14 +28,14 @@ _SHAPES: Final = {
 
 def fault(source: Source, error: ErrorDetails, whole: type = Experiment, at: Path = ()) -> Fault:
     """One error of `Experiment`, or of another model that stands at a path of the source, with its place there."""
-    owner, path = _located(error["loc"], whole, source, at)
+    owner, path = _locate(error["loc"], whole, source, at)
     value, missing = error["input"], error["type"] == "missing"
     if error["type"] == UNKNOWN and isinstance(value, dict):
         path, missing, value = (*path, "kind"), "kind" not in value, value.get("kind")
     alike = _misspelt(error, missing)
-    expected = ("missing; " if missing else "") + _expected(error, owner, path, value) + alike
-    path = source.written((*at, *path))
-    field = dotted(path) if missing else assigned(path, value)
+    expected = ("missing; " if missing else "") + _expectation(error, owner, path, value) + alike
+    path = source.path_in_file((*at, *path))
+    field = spell_path(path) if missing else spell_assignment(path, value)
     return Fault(source.place(path), field, expected)
 
 
@@ -46,7 +46,7 @@ def _misspelt(error: ErrorDetails, missing: bool) -> str:
     return f"; is {close[0]!r} meant for it?" if close else ""
 
 
-def _located(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) -> tuple[type | None, Path]:
+def _locate(loc: tuple[int | str, ...], whole: type, source: Source, at: Path) -> tuple[type | None, Path]:
     """The model that the field belongs to, and its path as the file has it."""
     path: Path = loc[:-1] if loc[-1:] == ("[key]",) else loc
     depth = 1 if path[:1] == ("task",) else 2 if path[:1] and path[0] in SECTIONS else 0
@@ -94,11 +94,11 @@ def _model_of(annotation: Any) -> type | None:
     return annotation if known else None
 
 
-def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -> str:
+def _expectation(error: ErrorDetails, owner: type | None, path: Path, value: Any) -> str:
     known = list(_fields(owner))
     match error["type"]:
         case "missing":
-            return f"expected {_required(owner, path)}"
+            return f"expected {_requirement(owner, path)}"
         case "extra_forbidden" | "unexpected_keyword_argument":
             return f"no such field; expected one of {', '.join(known)}{nearest(path[-1], known)}"
         case "unknown_kind":
@@ -116,8 +116,8 @@ def _expected(error: ErrorDetails, owner: type | None, path: Path, value: Any) -
     return f"expected {_SHAPES[error['type']]}" if error["type"] in _SHAPES else error["msg"]
 
 
-def _required(owner: type | None, path: Path) -> str:
-    """What a missing field should have been."""
+def _requirement(owner: type | None, path: Path) -> str:
+    """The value that a missing field should have had, in words."""
     if owner is not None and issubclass(owner, BaseModel) and path[-1] in owner.model_fields:
         notes = owner.model_fields[str(path[-1])].metadata
         return next((note.what for note in notes if isinstance(note, Expects)), "a mapping")

@@ -20,7 +20,7 @@ from metagen.generators.pool_records import RecordFile
 from metagen.generators.replay import ReplayGenerator
 from metagen.generators.unit import UnitMap
 from metagen.runs.declare import registry
-from metagen.runs.declare.schema import checked
+from metagen.runs.declare.schema import parse_experiment
 from metagen.runs.declare.source import Place, Source, nearest, parse, read
 from metagen.runs.declare.specs import SECTIONS, Experiment
 from metagen.verifiers.rules import answer_rule
@@ -110,7 +110,7 @@ def grading(
         lent["task"] = _task(source, task)
     own = "task" not in lent
     if not own:
-        _unused(named or Fields(), answer or {})
+        _refuse_unused(named or Fields(), answer or {})
     fields, where = dict(fields or {}), dict(where or {})
     counted = "successes" in fields
     first = _first(file, fields | {"id": (named.id if named else None) or "id"}, where)
@@ -119,7 +119,9 @@ def grading(
         counted = True
     judged = counted or correct is not None
     answer, recorded_field = _rule(answer or {}, judged)
-    found, notes = _found(file, first, named or Fields(), reference=own and not judged, samples=not counted)
+    found, notes = _find_fields(
+        file, first, named or Fields(), reference=own and not judged, samples=not counted
+    )
     if own and not judged and not answer and re.fullmatch(r"\W*[A-J]\W*", str(first[str(found.reference)])):
         notes.append(
             f"the first reference is the letter {first[str(found.reference)]!r}, and answers are read as mathematics; "
@@ -132,7 +134,7 @@ def grading(
         pool["texts"] = str(found.samples)
     if correct is not None:
         pool["correct"] = correct
-    notes += _mixed(file, first, pool, where)
+    notes += _find_mixture(file, first, pool, where)
     notes += _unread_thoughts(first, pool, found)
     how: dict[str, Any] = {"unknown": unknown, "maps": _maps(maps, scores)}
     how |= {"where": where} if where else {}
@@ -153,17 +155,17 @@ def grading(
     for assignment in sets:
         source.assign(assignment, named=SECTIONS)
     base = like.parent if like else Path()
-    experiment = checked(source, base)
+    experiment = parse_experiment(source, base)
     ids = list(recorded.problems)
     if not own:
-        ids, differ = _shared(file, experiment, ids, partial)
+        ids, differ = _shared_problems(file, experiment, ids, partial)
         if differ or judged or answer:
-            source.data["task"] = _pooled(experiment) | dict(answer)
+            source.data["task"] = _pool_task(experiment) | dict(answer)
     sizes, more = _sizes(file, recorded, ids, n)
     if source.data["grid"].get("n") is waiting:
         source.data["grid"]["n"] = sizes
         notes += more
-    return Grading(checked(source, base), tuple(notes), recorded)
+    return Grading(parse_experiment(source, base), tuple(notes), recorded)
 
 
 def _counts(first: Mapping[str, Any]) -> bool:
@@ -208,7 +210,7 @@ def _task(source: Source, text: str) -> dict[str, Any]:
     return given.data | ({"path": str(Path(path).expanduser().resolve())} if isinstance(path, str) else {})
 
 
-def _unused(named: Fields, answer: Mapping[str, Any]) -> None:
+def _refuse_unused(named: Fields, answer: Mapping[str, Any]) -> None:
     """Options for reading the pool's own records say nothing beside a task; InputError names them."""
     given = [f"--{name}" for name in ("question", "reference") if getattr(named, name) is not None]
     if given:
@@ -288,7 +290,7 @@ def _own(
     return own | ({"where": dict(where)} if where else {})
 
 
-def _pooled(experiment: Experiment) -> dict[str, Any]:
+def _pool_task(experiment: Experiment) -> dict[str, Any]:
     """The task, as far as the pool goes."""
     (replay,) = experiment.generators.values()
     options = replay.options()
@@ -299,7 +301,9 @@ def _pooled(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _shared(file: Path, experiment: Experiment, ids: list[str], partial: bool) -> tuple[list[str], bool]:
+def _shared_problems(
+    file: Path, experiment: Experiment, ids: list[str], partial: bool
+) -> tuple[list[str], bool]:
     """The problems that pool and task both have, and whether one has others. DataError for that, unless `partial`."""
     spec = experiment.task
     asked = dict.fromkeys(p.id for p in registry.make("task", spec.kind, spec.options(), {}).problems())
@@ -319,7 +323,7 @@ def _shared(file: Path, experiment: Experiment, ids: list[str], partial: bool) -
     return both, True
 
 
-def _found(
+def _find_fields(
     file: Path, first: Mapping[str, Any], named: Fields, *, reference: bool, samples: bool
 ) -> tuple[Fields, list[str]]:
     """The names of the fields, checked against the first record, and what was chosen among several.
@@ -355,7 +359,7 @@ def _found(
     return Fields(**chosen), notes
 
 
-def _mixed(
+def _find_mixture(
     file: Path, first: Mapping[str, Any], pool: Mapping[str, str], where: Mapping[str, Any]
 ) -> list[str]:
     """What is graded together in a file of one sample a line that tells several models, or settings, apart."""

@@ -238,12 +238,12 @@ def text(
         "title": title,
         "file": shlex.quote(str(file)),
         "name": name,
-        "model": _quoted(model),
-        "data": _quoted(data),
+        "model": _quote(model),
+        "data": _quote(data),
     }
     asked = TURNS if prompt is None else Template(PLAIN).substitute(prompt=json.dumps(prompt))
     written = Template("".join(parts)).substitute(given | kinds, prompt=asked)
-    return "".join(_folded(line) for line in written.splitlines(keepends=True))
+    return "".join(_fold(line) for line in written.splitlines(keepends=True))
 
 
 def describe(kind: str, verifier: str = "") -> str:
@@ -266,7 +266,7 @@ def describe(kind: str, verifier: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _folded(line: str) -> str:
+def _fold(line: str) -> str:
     """A comment of its own in lines that a terminal shows whole."""
     if not line.startswith("# ") or len(line) <= WIDTH:
         return line
@@ -282,6 +282,6 @@ def _relative(file: Path, path: Path | None) -> str:
     return "" if path is None else os.path.relpath(path, file.parent)
 
 
-def _quoted(word: str) -> str:
-    """As YAML, which reads JSON's quotes."""
+def _quote(word: str) -> str:
+    """Quote a word for YAML, which reads JSON's quotes."""
     return word if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./+-]*", word) else json.dumps(word)

@@ -11,7 +11,7 @@ from metagen.runs.declare.specs import SECTIONS, Experiment, PartSpec
 Part = tuple[Section, str]
 
 
-def made_of(experiment: Experiment, *roots: Part) -> dict[Part, PartSpec]:
+def definitions_of(experiment: Experiment, *roots: Part) -> dict[Part, PartSpec]:
     """The definitions of these parts, and of all that they name: each stands behind those that it names itself."""
     found: dict[Part, PartSpec] = {}
 
@@ -21,7 +21,7 @@ def made_of(experiment: Experiment, *roots: Part) -> dict[Part, PartSpec]:
         section, name = part
         spec: PartSpec = getattr(experiment, section)[name]
         for below in SECTIONS:
-            for one in spec.named(below):
+            for one in spec.names_in(below):
                 visit((below, one))
         found[part] = spec
 

@@ -16,7 +16,7 @@ from metagen.runs.declare import baselines, registry
 from metagen.runs.declare import parts as definitions
 from metagen.runs.declare import schema as experiments
 from metagen.runs.declare.cells import sizes
-from metagen.runs.declare.settings import laid, split, variant, words
+from metagen.runs.declare.settings import overlay, split, variant, words
 from metagen.runs.declare.source import Source
 from metagen.runs.declare.specs import SECTIONS, Experiment, ReplaySpec, Spec
 from metagen.runs.declare.study import Setting, Study
@@ -70,12 +70,12 @@ class _Cells:
 
     def generator(self, model: str, setting: Mapping[str, Any]) -> str:
         name = variant(model, setting)
-        self.data["generators"][name] = laid(self.data["generators"][model], setting)
+        self.data["generators"][name] = overlay(self.data["generators"][model], setting)
         return name
 
     def strategy(self, strategy: str, setting: Mapping[str, Any]) -> str:
         name = variant(strategy, setting)
-        self.data["strategies"][name] = laid(self.data["strategies"][strategy], setting)
+        self.data["strategies"][name] = overlay(self.data["strategies"][strategy], setting)
         return name
 
     def add(self, generator: str, strategy: str, model: str, called: str, setting: str) -> None:
@@ -108,7 +108,7 @@ class _Cells:
         if not limited:
             data.pop("budget", None)
         source = Source(f"the role {role} of the study {self.study.experiment.name!r}", data)
-        return Part(role, experiments.checked(source, self.study.base), self.names, only)
+        return Part(role, experiments.parse_experiment(source, self.study.base), self.names, only)
 
 
 def parts(study: Study, frozen: Frozen) -> Iterator[Part]:
@@ -135,7 +135,7 @@ def development(study: Study) -> Part | None:
     for model, strategy in study.experiment.grid.cells:
         for setting in spec.settings.get(strategy, ()):
             generator, _ = cells.cell(model, strategy, setting, words(setting))
-            if baselines.drawn(study.experiment, model, strategy):
+            if baselines.is_single_sample(study.experiment, model, strategy):
                 cells.data["strategies"][pool] = {"kind": "majority", "n": [spec.n]}
                 cells.add(generator, pool, generator, pool, "")
     only = None if spec.share is None else developing(spec.share)
@@ -144,7 +144,7 @@ def development(study: Study) -> Part | None:
 
 def test(study: Study, frozen: Frozen) -> Part:
     """The cells of the grid under their frozen settings; the model as written has its pool in any case."""
-    return _tested(study, frozen)[0].part("test", only=_tested_only(study))
+    return _test_cells(study, frozen)[0].part("test", only=_test_filter(study))
 
 
 def limit(study: Study, frozen: Frozen) -> Part | None:
@@ -152,7 +152,7 @@ def limit(study: Study, frozen: Frozen) -> Part | None:
     spec = study.spec.limit
     if spec is None or spec.n is None:
         return None
-    tested, pairs = _tested(study, frozen)
+    tested, pairs = _test_cells(study, frozen)
     cells = _Cells(study)
     cells.data = tested.data
     cells.data["grid"]["n"] = [spec.n]
@@ -168,7 +168,7 @@ def limit(study: Study, frozen: Frozen) -> Part | None:
         if model not in voted:
             cells.data["strategies"][votes] = {"kind": "majority", "n": spec.n}
             cells.add(model, votes, model, votes, "")
-    return cells.part("limit", seed=spec.seed, only=_tested_only(study), limited=False)
+    return cells.part("limit", seed=spec.seed, only=_test_filter(study), limited=False)
 
 
 def splitting(study: Study) -> Part | None:
@@ -185,14 +185,14 @@ def splitting(study: Study) -> Part | None:
     for name, (data, _) in made.items():
         cells.data["strategies"][name] = data
     for model in spec.models:
-        if (score := _verified(study, model)) is not None:
+        if (score := _verification_score(study, model)) is not None:
             cells.data["generators"][model]["scored"] = score
         for name, (_, called) in made.items():
             cells.add(model, name, model, name, called)
-    return cells.part("splitting", only=_tested_only(study), limited=False)
+    return cells.part("splitting", only=_test_filter(study), limited=False)
 
 
-def _verified(study: Study, model: str) -> str | None:
+def _verification_score(study: Study, model: str) -> str | None:
     """The recorded score that tells whether a recorded sample was verified: that of the most critiques.
 
     One critique may lack a verdict, which is then its lot; a sample without any was not verified.
@@ -220,11 +220,11 @@ def temperature(study: Study) -> Part | None:
         for strategy in (majority, single):
             cells.add(generator, strategy, generator, strategy, words(one["setting"]))
     task = _warm(study)
-    only = _tested_only(study) if task is None else None
+    only = _test_filter(study) if task is None else None
     return cells.part("temperature", task=task, only=only, limited=False)
 
 
-def warmed_apart(study: Study) -> bool:
+def has_own_temperature_problems(study: Study) -> bool:
     """Whether the role `temperature` has other problems than the test."""
     return _warm(study) is not None
 
@@ -244,7 +244,7 @@ def variants(study: Study) -> dict[str, dict[str, Any]]:
     return {
         variant(model, setting): {"model": model, "setting": dict(setting)}
         for model in spec.models
-        for _, setting in spec.tried(model)
+        for _, setting in spec.settings_of(model)
     }
 
 
@@ -257,7 +257,7 @@ def check(study: Study) -> None:
 
 def apart(study: Study) -> None:
     """ConfigError where a task of development or of temperature has problems of the test, whatever their ids."""
-    spec, tested = study.spec, _tested_only(study)
+    spec, tested = study.spec, _test_filter(study)
     asked = []
     if spec.development is not None and spec.development.task is not None:
         asked.append((development(study), "a share in place of the task"))
@@ -284,27 +284,27 @@ def developing(share: float) -> Callable[[int, Problem], bool]:
     So more problems change none of the others, and a prompt that is there twice is on one side.
     """
 
-    def chosen(place: int, problem: Problem) -> bool:
+    def is_chosen(place: int, problem: Problem) -> bool:
         drawn = hashlib.sha256(b"development/" + problem.prompt.digest).digest()
         return int.from_bytes(drawn[:8], "big") < share * 2**64
 
-    return chosen
+    return is_chosen
 
 
-def needed(experiment: Experiment) -> dict[str, Any]:
+def prune_definitions(experiment: Experiment) -> dict[str, Any]:
     """The experiment as plain data, without the definitions that no cell of it needs."""
     data = plain(experiment)
     data.pop("cache", None)  # changes no result
-    kept = definitions.made_of(experiment, *definitions.of_cells(experiment.grid.cells))
+    kept = definitions.definitions_of(experiment, *definitions.of_cells(experiment.grid.cells))
     for section in SECTIONS:
         of = data.get(section, {})
         data[section] = {name: part for name, part in of.items() if (section, name) in kept}
     return data
 
 
-def made_of(experiment: Experiment, *roots: definitions.Part) -> dict[str, dict[str, Any]]:
+def definitions_of(experiment: Experiment, *roots: definitions.Part) -> dict[str, dict[str, Any]]:
     """The definitions of these parts, as `section.name`, and of all that they name: plain data."""
-    found = definitions.made_of(experiment, *roots)
+    found = definitions.definitions_of(experiment, *roots)
     return {f"{section}.{name}": plain(spec) for (section, name), spec in found.items()}
 
 
@@ -316,7 +316,7 @@ def plain(spec: Spec) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ in common
 
 
-def _tested(study: Study, frozen: Frozen) -> tuple[_Cells, dict[tuple[str, str], tuple[str, str]]]:
+def _test_cells(study: Study, frozen: Frozen) -> tuple[_Cells, dict[tuple[str, str], tuple[str, str]]]:
     """The cells of the test, and for each model and strategy its generator and strategy there."""
     cells, pairs = _Cells(study), {}
     for model, strategy in study.experiment.grid.cells:
@@ -326,7 +326,7 @@ def _tested(study: Study, frozen: Frozen) -> tuple[_Cells, dict[tuple[str, str],
     return cells, pairs
 
 
-def _tested_only(study: Study) -> Callable[[int, Problem], bool] | None:
+def _test_filter(study: Study) -> Callable[[int, Problem], bool] | None:
     spec = study.spec.development
     if spec is None or spec.share is None:
         return None

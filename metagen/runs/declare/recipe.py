@@ -27,7 +27,7 @@ def recipe(
     has no such cell.
     """
     made = _cell(experiment, model, strategy)
-    kept = parts.made_of(experiment, *parts.of_cells([made]))
+    kept = parts.definitions_of(experiment, *parts.of_cells([made]))
     whole = experiment.model_dump(mode="json", exclude_none=True)
     lean = experiment.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     # In the order of the whole, with what says most even where it is the default.

@@ -28,14 +28,14 @@ REHEARSAL: Final = "rehearsal"
 __all__ = [
     "REHEARSAL",
     "Experiment",
-    "checked",
+    "config_error",
+    "context_of",
     "dump",
-    "examined",
     "load",
-    "located",
-    "named",
-    "refused",
-    "sourced",
+    "locate_errors",
+    "parse_experiment",
+    "parse_with_faults",
+    "read_source",
 ]
 
 
@@ -48,10 +48,10 @@ def load(
     with what its section `rehearsal` says otherwise. Relative paths in the file begin at its directory. Raises
     ConfigError that lists all faults.
     """
-    return checked(sourced(path, sets=sets, limit=limit, rehearse=rehearse), Path(path).parent)
+    return parse_experiment(read_source(path, sets=sets, limit=limit, rehearse=rehearse), Path(path).parent)
 
 
-def sourced(
+def read_source(
     path: str | Path, *, sets: Sequence[str] = (), limit: int | None = None, rehearse: bool = False
 ) -> Source:
     """A file with its overrides, as `load` reads it, not checked yet.
@@ -79,8 +79,8 @@ def sourced(
 
 
 @contextmanager
-def located(source: Source) -> Iterator[None]:
-    """What is raised inside about a part of the experiment names its place in the file."""
+def locate_errors(source: Source) -> Iterator[None]:
+    """Errors about a part of the experiment that are raised inside name its place in the file."""
     try:
         yield
     except InputError as error:
@@ -94,31 +94,31 @@ def dump(experiment: Experiment) -> str:
     return write(experiment.model_dump(mode="json", exclude_none=True))
 
 
-def checked(source: Source, base: Path) -> Experiment:
+def parse_experiment(source: Source, base: Path) -> Experiment:
     """The experiment that a source describes; relative paths begin at `base`. ConfigError with all faults.
 
     A grid without names of generators or strategies, or with `all`, has all that are defined, or all of its pairs.
     """
-    experiment, faults = examined(source, base)
+    experiment, faults = parse_with_faults(source, base)
     if experiment is None or faults:
-        raise refused(source, faults)
+        raise config_error(source, faults)
     return experiment
 
 
-def examined(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]]:
-    """`checked` for a source of which more is to be examined: what can be read of it, and all faults."""
+def parse_with_faults(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]]:
+    """As much of the experiment as can be read, and all faults, where `parse_experiment` would raise them."""
     faults = list(source.faults)
     if "study" in source.data:
         del source.data["study"]
         reason = "belongs to a study; run it with: metagen study FILE, or leave this section out"
         faults.append(Fault(source.place(("study",)), "study", reason))
     move_out(source)
-    context = named(source, base)
+    context = context_of(source, base)
     grid = source.data.setdefault("grid", {})
     if isinstance(grid, dict):
         for at, section in enumerate(("generators", "strategies")):
             if grid.get(section, "all") == "all":
-                grid[section] = _paired(grid.get("pairs"), at) or list(context.names[section])
+                grid[section] = _names_in_pairs(grid.get("pairs"), at) or list(context.names[section])
     experiment = None
     try:
         # YAML has the types of JSON, so it is validated as JSON: strictly, but lists become tuples.
@@ -128,20 +128,20 @@ def examined(source: Source, base: Path) -> tuple[Experiment | None, list[Fault]
     return experiment, [*faults, *Combinations(source, context).faults()]
 
 
-def named(source: Source, base: Path) -> Context:
+def context_of(source: Source, base: Path) -> Context:
     """The names that a source defines, for what refers to them."""
     sections = {name: source.data.get(name) for name in SECTIONS}
     return Context({s: tuple(d) if isinstance(d, dict) else () for s, d in sections.items()}, base)
 
 
-def refused(source: Source, faults: Iterable[Fault], what: str = "experiment") -> ConfigError:
+def config_error(source: Source, faults: Iterable[Fault], what: str = "experiment") -> ConfigError:
     """The error that lists all faults."""
     lines = sorted(dict.fromkeys(faults), key=lambda one: one.place)
     count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
     return ConfigError("\n".join([f"{source.name} is not a valid {what}, {count}:", *map(str, lines)]))
 
 
-def _paired(pairs: object, at: int) -> list[object]:
+def _names_in_pairs(pairs: object, at: int) -> list[object]:
     """Names of one side of a grid's pairs."""
     found = (
         [pair[at] for pair in pairs if isinstance(pair, list) and len(pair) == 2]

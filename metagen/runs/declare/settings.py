@@ -41,7 +41,7 @@ def variant(name: str, setting: Mapping[str, Any]) -> str:
     return f"{name}.{plain}"
 
 
-def laid(data: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(data: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
     """A definition with a setting laid over it; `step.tokens` reaches into a mapping."""
     whole: dict[str, Any] = deepcopy(dict(data))
     for key, value in setting.items():

@@ -56,20 +56,20 @@ class Fault:
         )
 
 
-def dotted(path: Path) -> str:
+def spell_path(path: Path) -> str:
     """A path as people write it: `grid.n`."""
     return ".".join(map(str, path))
 
 
-def assigned(path: Path, value: object) -> str:
+def spell_assignment(path: Path, value: object) -> str:
     """`path = value`, with long values cut short, and nothing that may be a key."""
     short = Repr()
     short.maxstring = short.maxother = 60
     shown = HIDDEN if any(map(names_key, path)) else short.repr(without_keys(value))
-    return f"{dotted(path)} = {shown}"
+    return f"{spell_path(path)} = {shown}"
 
 
-def given(option: str, assignment: str) -> Place:
+def place_of(option: str, assignment: str) -> Place:
     """The place of an option, without its value where that may hold a key: among an engine's, or named as one."""
     words = re.split(r"[^\w-]+", assignment)
     if words[0] == "engines" or any(map(names_key, words)):
@@ -96,15 +96,15 @@ class Source:
 
     def place(self, path: Path) -> Place:
         """Of the value, or of the nearest thing around it that the file has."""
-        path = self.written(path)
+        path = self.path_in_file(path)
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(self.name, 1, 1))
 
-    def written(self, path: Path) -> Path:
+    def path_in_file(self, path: Path) -> Path:
         """The path at which the file has what stands at a path of `data`."""
         end = next((end for end in range(len(path), 0, -1) if path[:end] in self.moved), None)
-        return path if end is None else self.written((*self.moved[path[:end]], *path[end:]))
+        return path if end is None else self.path_in_file((*self.moved[path[:end]], *path[end:]))
 
     def move(self, path: Path, to: Path) -> None:
         """Note that the part at a path now stands at another one."""
@@ -117,7 +117,7 @@ class Source:
         What is wrong is noted in `faults`, under the place `--set …`.
         """
         target, equals, text = assignment.partition("=")
-        place = given(option, assignment)
+        place = place_of(option, assignment)
         if not equals or not target.strip():
             self.faults.append(Fault(place, "", "expected key=value, such as --set grid.n=[1,4]"))
             return
@@ -126,7 +126,7 @@ class Source:
         except ConfigError as error:
             self.faults.append(Fault(place, "", f"the value is not YAML: {error}"))
             return
-        path = self._made(target.strip(), place, named)
+        path = self._make_path(target.strip(), place, named)
         if path is not None:
             node = self.data
             for key in path[:-1]:
@@ -146,7 +146,7 @@ class Source:
     def _lay(self, node: dict[str, Any], over: object, path: Path, at: Path) -> None:
         if not isinstance(over, dict):
             self.faults.append(
-                Fault(self.place(at), assigned(at, over), "expected a mapping of what is otherwise")
+                Fault(self.place(at), spell_assignment(at, over), "expected a mapping of what is otherwise")
             )
             return
         for key, value in over.items():
@@ -159,9 +159,11 @@ class Source:
                 node[key] = value
                 self.move(there, here)
             elif node.pop(key, None) is None:
-                self.faults.append(Fault(self.place(there), dotted(there), "there is nothing to leave out"))
+                self.faults.append(
+                    Fault(self.place(there), spell_path(there), "there is nothing to leave out")
+                )
 
-    def _made(self, target: str, place: Place, named: Container[str]) -> tuple[str, ...] | None:
+    def _make_path(self, target: str, place: Place, named: Container[str]) -> tuple[str, ...] | None:
         """The path that a dotted text means, with the mappings above it made where they may be new."""
         node = self.data
         path: tuple[str, ...] = ()
@@ -172,14 +174,16 @@ class Source:
                 return (*path, key)
             if key not in node and len(path) == 1 and path[0] in named:
                 what = f"there is no {key!r} in {path[0]!r} to set this in (there is {', '.join(node) or 'nothing'})"
-                self.faults.append(Fault(place, dotted((*path, key)), what + nearest(key, node)))
+                self.faults.append(Fault(place, spell_path((*path, key)), what + nearest(key, node)))
                 return None
             if key not in node:
                 node[key], self.places[(*path, key)] = {}, place
             inner = node[key]
             path, target = (*path, key), target.removeprefix(f"{key}.")
             if not isinstance(inner, dict):
-                self.faults.append(Fault(place, assigned(path, inner), "is no mapping; set it as a whole"))
+                self.faults.append(
+                    Fault(place, spell_assignment(path, inner), "is no mapping; set it as a whole")
+                )
                 return None
             node = inner
 
@@ -281,11 +285,11 @@ class _Reader(_Core, yaml.SafeLoader):
             ) from None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        with self.counted(self.peek_event().start_mark):  # type: ignore[no-untyped-call]
+        with self.count_node(self.peek_event().start_mark):  # type: ignore[no-untyped-call]
             return super().compose_node(parent, index)
 
     @contextmanager
-    def counted(self, mark: yaml.Mark) -> Iterator[None]:
+    def count_node(self, mark: yaml.Mark) -> Iterator[None]:
         """One more node, inside those that are being counted; ConfigError beyond a bound."""
         self.nodes += 1
         if self.depth >= MAX_DEPTH:
@@ -336,7 +340,7 @@ class _Converter:
     places: dict[Path, Place]
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        with self.reader.counted(node.start_mark):
+        with self.reader.count_node(node.start_mark):
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
             if isinstance(node, yaml.SequenceNode):
@@ -366,7 +370,7 @@ class _Converter:
         for key, value in node.value:
             place = self.reader.place(key.start_mark)
             if key.tag == _TAG + "merge":
-                for part in self._merged(value, path):
+                for part in self._merge(value, path):
                     merged = part | merged
             elif not isinstance(key, yaml.ScalarNode):
                 self._fault(key, path, "a key is a list or a mapping; expected a name")
@@ -378,8 +382,8 @@ class _Converter:
                 result[key.value] = self.value(value, (*path, key.value))
         return merged | result
 
-    def _merged(self, node: yaml.Node, path: Path) -> Iterator[dict[str, Any]]:
-        """What `<<` brings in: a mapping, or a list of them, of which the first wins."""
+    def _merge(self, node: yaml.Node, path: Path) -> Iterator[dict[str, Any]]:
+        """Read the mappings that `<<` brings in: one, or a list of them, of which the first wins."""
         for part in node.value if isinstance(node, yaml.SequenceNode) else [node]:
             if isinstance(part, yaml.MappingNode):
                 yield self.value(part, path)
@@ -387,4 +391,4 @@ class _Converter:
                 self._fault(part, path, "'<<' merges a mapping, or a list of mappings")
 
     def _fault(self, node: yaml.Node, path: Path, expected: str) -> None:
-        self.faults.append(Fault(self.reader.place(node.start_mark), dotted(path), expected))
+        self.faults.append(Fault(self.reader.place(node.start_mark), spell_path(path), expected))

@@ -84,7 +84,7 @@ class AcceleratorSpec(Spec):
             raise ValueError("expected hardware, or both peak (FLOP/s) and bandwidth (bytes/s)")
         return self
 
-    def named(self, name: str) -> Hardware:
+    def to_hardware(self, name: str) -> Hardware:
         """The hardware; what has no name of its own bears that of its definition."""
         if self.hardware is not None:
             return Hardware.named(self.hardware)
@@ -155,8 +155,8 @@ class TemperatureSpec(Spec):
     n: Count
     task: Data | None = None
 
-    def tried(self, model: str) -> list[tuple[Place, Setting]]:
-        """What is set of a model, with the place of each in this section."""
+    def settings_of(self, model: str) -> list[tuple[Place, Setting]]:
+        """The settings of a model, each with its place in this section."""
         return [
             *((("values", at), {"temperature": value}) for at, value in enumerate(self.values)),
             *((("adapters", at), setting) for at, setting in enumerate(self.adapters)),

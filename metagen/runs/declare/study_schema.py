@@ -17,7 +17,7 @@ from metagen.runs.declare import baselines, registry, settings
 from metagen.runs.declare import schema as experiments
 from metagen.runs.declare.cells import sizes
 from metagen.runs.declare.explain import fault
-from metagen.runs.declare.source import Fault, Source, assigned, dotted, nearest, write
+from metagen.runs.declare.source import Fault, Source, nearest, spell_assignment, spell_path, write
 from metagen.runs.declare.source import Path as Place
 from metagen.runs.declare.specs import Context, Definition, Experiment, PartSpec, ReplaySpec
 from metagen.runs.declare.study import Study, StudySpec
@@ -36,12 +36,12 @@ def load(
     sets, limit, rehearse: as in `experiments.schema.load`. Raises ConfigError that lists all faults.
     """
     source, base = (
-        experiments.sourced(path, sets=sets, limit=limit, rehearse=rehearse),
+        experiments.read_source(path, sets=sets, limit=limit, rehearse=rehearse),
         Path(path).parent,
     )
     section = source.data.pop("study", None) or {}
-    experiment, faults = experiments.examined(source, base)
-    context = experiments.named(source, base)
+    experiment, faults = experiments.parse_with_faults(source, base)
+    context = experiments.context_of(source, base)
     spec = None
     try:
         spec = StudySpec.model_validate_json(json.dumps(section), context=context)
@@ -50,9 +50,9 @@ def load(
     if spec is not None and experiment is not None:
         faults += _Checks(source, context, experiment, spec).faults()
     if experiment is None or spec is None or faults:
-        raise experiments.refused(source, faults, "study")
-    data, spec = baselines.completed(experiment, _resolved(spec, experiment, context))
-    return Study(experiments.checked(Source(source.name, data), base), spec, base)
+        raise experiments.config_error(source, faults, "study")
+    data, spec = baselines.add_baselines(experiment, _resolve_paths(spec, experiment, context))
+    return Study(experiments.parse_experiment(Source(source.name, data), base), spec, base)
 
 
 def dump(study: Study) -> str:
@@ -61,13 +61,13 @@ def dump(study: Study) -> str:
     return write({**study.experiment.model_dump(mode="json", exclude_none=True), "study": section})
 
 
-def _resolved(spec: StudySpec, experiment: Experiment, context: Context) -> StudySpec:
-    """With the paths of other problems made absolute, as those of the experiment are."""
+def _resolve_paths(spec: StudySpec, experiment: Experiment, context: Context) -> StudySpec:
+    """Make the paths of other problems absolute, as those of the experiment are."""
     found = {}
     for name in ("development", "temperature"):
         part = getattr(spec, name)
         if part is not None and part.task is not None:
-            whole = _validated("task", _over(experiment, part.task), context).model_dump(
+            whole = _validate("task", _over(experiment, part.task), context).model_dump(
                 mode="json", exclude_none=True
             )
             found[name] = part.model_copy(
@@ -103,7 +103,7 @@ def _over(experiment: Experiment, data: Mapping[str, Any]) -> dict[str, Any]:
     return {**experiment.task.model_dump(mode="json", exclude_none=True), **data}
 
 
-def _validated(section: registry.Section, data: Mapping[str, Any], context: Context) -> Any:
+def _validate(section: registry.Section, data: Mapping[str, Any], context: Context) -> Any:
     """A definition of a section, strictly; pydantic's ValidationError for faults."""
     return TypeAdapter(Annotated[PartSpec, Definition(section)]).validate_json(
         json.dumps(data), context=context
@@ -125,7 +125,7 @@ class _Checks:
 
     def _fault(self, path: Place, expected: str, *, value: object = None) -> Fault:
         path = ("study", *path)
-        field = dotted(path) if value is None else assigned(path, value)
+        field = spell_path(path) if value is None else spell_assignment(path, value)
         return Fault(self.source.place(path), field, expected)
 
     def _models(self) -> Iterator[Fault]:
@@ -141,7 +141,7 @@ class _Checks:
                     )
         if (part := self.spec.temperature) is not None:
             for model in part.models:
-                for where, setting in part.tried(model):
+                for where, setting in part.settings_of(model):
                     yield from self._fits("generators", model, setting, ("temperature", *where))
             for model in part.engines:
                 if model not in part.models:
@@ -168,7 +168,7 @@ class _Checks:
             if len(tried) > part.trials:
                 reason = f"{len(tried)} settings; expected at most {part.trials}, as study.development.trials has it"
                 yield self._fault(path, reason)
-            if (fixed := self._fixed(name)) is not None:
+            if (fixed := self._why_fixed(name)) is not None:
                 yield self._fault(path, fixed)
                 continue
             if twice := [at for at, one in enumerate(tried) if one in tried[:at]]:
@@ -184,13 +184,14 @@ class _Checks:
     def _models_of(self, strategy: str) -> list[str]:
         return [g for g, s in self.experiment.grid.cells if s == strategy]
 
-    def _fixed(self, strategy: str) -> str | None:
+    def _why_fixed(self, strategy: str) -> str | None:
         """Why a strategy has nothing to tune, if so."""
         spec = self.experiment.strategies[strategy]
         if spec.kind in PLAIN:
             return f"a strategy of kind {spec.kind} is run as written; leave it out"
         if any(
-            getattr(self.experiment.verifiers.get(v), "kind", "") == "oracle" for v in spec.named("verifiers")
+            getattr(self.experiment.verifiers.get(v), "kind", "") == "oracle"
+            for v in spec.names_in("verifiers")
         ):
             return "an oracle knows the answers and is not tuned; leave it out"
         return None
@@ -200,22 +201,22 @@ class _Checks:
     ) -> Iterator[Fault]:
         """The part with this setting is sound, and has every key of it."""
         before = getattr(self.experiment, section)[name].model_dump(mode="json", exclude_none=True)
-        data = settings.laid(before, setting)
+        data = settings.overlay(before, setting)
         if "n" in setting:
             yield self._fault(path, "n is no setting: strategies are compared at each n", value=dict(setting))
             return
-        yield from self._taken(section, str(data["kind"]), setting, path)
+        yield from self._check_options(section, str(data["kind"]), setting, path)
         try:
-            _validated(section, data, self.context)
+            _validate(section, data, self.context)
         except ValidationError as errors:
             for error in errors.errors(include_url=False):
                 found = fault(self.source, {**error, "loc": (section, name, *error["loc"])})
                 yield self._fault(path, f"{found.field}: {found.expected}", value=dict(setting))
 
-    def _taken(
+    def _check_options(
         self, section: registry.Section, kind: str, setting: Mapping[str, Any], path: Place
     ) -> Iterator[Fault]:
-        """Every option that a part of another package does not take; of the others their definitions say it."""
+        """Report every option that a part of another package does not take; for metagen's own, definitions do so."""
         if not registry.external(section, kind):
             return
         takes = registry.parameters(section, kind)
@@ -231,7 +232,7 @@ class _Checks:
     def _task(self, over: Mapping[str, Any], path: Place) -> Iterator[Fault]:
         """The task with other problems is sound."""
         try:
-            _validated("task", _over(self.experiment, over), self.context)
+            _validate("task", _over(self.experiment, over), self.context)
         except ValidationError as errors:
             for error in errors.errors(include_url=False):
                 found = fault(self.source, {**error, "loc": ("task", *error["loc"])})
@@ -248,7 +249,7 @@ class _Checks:
                 if isinstance(self.experiment.generators[model], ReplaySpec):
                     reason = f"{model!r} replays its samples whatever the seed is; expected halves: true"
                     yield self._fault(("limit", "n"), reason, value=part.n)
-            if part.n <= (most := self._voted()):
+            if part.n <= (most := self._largest_vote()):
                 reason = f"votes go up to n = {most}, and their limit is that of a larger pool; expected more"
                 yield self._fault(("limit", "n"), reason, value=part.n)
         if self.experiment.allocation is not None and self.spec != StudySpec():
@@ -257,7 +258,7 @@ class _Checks:
         if self.spec.temperature is not None and self.spec.temperature.task is not None:
             yield from self._task(self.spec.temperature.task, ("temperature", "task"))
 
-    def _voted(self) -> int:
+    def _largest_vote(self) -> int:
         """The largest n of a vote; 0 without any."""
         used = {strategy for _, strategy in self.experiment.grid.cells}
         votes = [self.experiment.strategies[name] for name in used]

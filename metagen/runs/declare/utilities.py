@@ -19,7 +19,7 @@ from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.pairwise import PreferenceUtility
 from metagen.verifiers.generative.question import Labels
-from metagen.verifiers.generative.way import worded
+from metagen.verifiers.generative.way import with_wording
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.embedding import EmbeddingCosine
 from metagen.verifiers.utility.execution import Agreement, ExecutionAgreement
@@ -64,7 +64,7 @@ def rating(
         "template": template, "labels": labels, "cue": cue, "join": join, "chat": chat
     }  # fmt: skip
     wording = {name: value for name, value in given.items() if value is not None}
-    return JudgeUtility(judge.about_pairs(worded(AGAINST_REFERENCE, wording)))
+    return JudgeUtility(judge.about_pairs(with_wording(AGAINST_REFERENCE, wording)))
 
 
 def preference(judge: Verifier | None = None) -> PreferenceUtility:

@@ -18,8 +18,8 @@ from metagen.generators.decoding.parameters import SamplingParams
 from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
-from metagen.runs.declare.specs.definition import Definition, model_of, taken
-from metagen.values import members, said, spell
+from metagen.runs.declare.specs.definition import Definition, model_of, parameters_of
+from metagen.values import describe, members, spell
 
 #: Where a sentence ends: not behind `et al.` and its like.
 _END: Final = re.compile(r"(?<!\bal)(?<!\beq)(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s|$)")
@@ -51,12 +51,12 @@ def fields_of(section: Section, kind: str) -> list[Field]:
     """The fields of a kind's definitions, without `kind`."""
     model = model_of(section, kind)
     assert model is not None
-    return described(model, *_makers(section, kind))
+    return describe_fields(model, *_makers(section, kind))
 
 
-def described(model: Any, *makers: Any) -> list[Field]:
+def describe_fields(model: Any, *makers: Any) -> list[Field]:
     """The fields of a model, or of what makes something, without `kind`. makers: whose docstrings come first."""
-    declared = _declared(model)
+    declared = _fields_of(model)
     known = sentences(declared, *makers, model, *filter(None, [getattr(model, "makes", None)]))
     found = []
     for name, info in declared.items():
@@ -69,7 +69,7 @@ def described(model: Any, *makers: Any) -> list[Field]:
 def summary(thing: Any) -> str:
     """The first paragraph of a docstring, without what it says of fields."""
     text = next(iter(_paragraphs(inspect.getdoc(thing) or "")), "")
-    return text[: found.start()].strip() if (found := _naming(_declared(thing)).search(text)) else text
+    return text[: found.start()].strip() if (found := _naming(_fields_of(thing)).search(text)) else text
 
 
 def works(section: Section, kind: str) -> list[str]:
@@ -85,7 +85,7 @@ def values_of(*models: type) -> list[type]:
     found = dict.fromkeys(models)
     left = list(models)
     while left:
-        for info in _declared(left.pop()).values():
+        for info in _fields_of(left.pop()).values():
             inside = [one for one in _inside(Annotated[info.annotation, None]) if one not in found]
             found |= dict.fromkeys(inside)
             left += inside
@@ -102,13 +102,13 @@ def sentences(names: Collection[str], *things: Any) -> dict[str, str]:
         for one in thing.__mro__ if isinstance(thing, type) else (thing,):
             text = (vars(one).get("__doc__") if isinstance(one, type) else inspect.getdoc(one)) or ""
             if one not in (object, BaseModel) and text:
-                for name, says in _said(inspect.cleandoc(text), names):
+                for name, says in _parse_sentences(inspect.cleandoc(text), names):
                     if name not in found or found[name].startswith("as of "):
                         found[name] = says
     return found
 
 
-def _said(text: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
+def _parse_sentences(text: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
     begin = _naming(names)
     for paragraph in _paragraphs(text):
         found = list(begin.finditer(paragraph))
@@ -156,12 +156,12 @@ def _model(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, BaseModel)
 
 
-def _declared(thing: Any) -> Mapping[str, FieldInfo]:
+def _fields_of(thing: Any) -> Mapping[str, FieldInfo]:
     """The fields of a model, of a dataclass that pydantic reads, or the parameters of what makes something."""
     if _model(thing):
         found: Mapping[str, FieldInfo] = thing.model_fields
         return found
-    hints = hints_of(thing) if is_dataclass(thing) else taken(thing)
+    hints = hints_of(thing) if is_dataclass(thing) else parameters_of(thing)
     infos = {}
     for name, parameter in inspect.signature(thing).parameters.items():
         infos[name] = FieldInfo.from_annotation(hints.get(name, Any))
@@ -182,28 +182,28 @@ def _what(info: FieldInfo) -> str:
     """What is expected of a field."""
     if any(isinstance(note, Definition) for note in info.metadata):
         return "a definition"
-    return said(info.metadata) or _spelled(info.annotation)
+    return describe(info.metadata) or _spell(info.annotation)
 
 
-def _spelled(hint: Any) -> str:
+def _spell(hint: Any) -> str:
     origin, inner = get_origin(hint), get_args(hint)
     if _model(hint) or (isinstance(hint, type) and is_dataclass(hint)):
         return fields_in(hint)
     if origin is Annotated:
         noted = any(isinstance(note, Definition) for note in inner[1:])
-        return "a definition" if noted else said(inner[1:]) or _spelled(inner[0])
+        return "a definition" if noted else describe(inner[1:]) or _spell(inner[0])
     if origin in (dict, Mapping):
-        value = _spelled(inner[1])
+        value = _spell(inner[1])
         return f"a mapping, each value {value}" if value != "anything" else "a mapping"
     if origin is tuple and Ellipsis in inner and (inside := list(_inside(hint))):
         return f"a list of {fields_in(inside[0])}"
     each = [one for one in members(hint) if one is not NoneType and one is not None]
-    return spell(hint) if each == [hint] else " or ".join(dict.fromkeys(map(_spelled, each)))
+    return spell(hint) if each == [hint] else " or ".join(dict.fromkeys(map(_spell, each)))
 
 
 def fields_in(model: type) -> str:
     """The fields of a mapping; of a definition of any kind, in words."""
-    names = [name for name in _declared(model) if name != "kind"]
+    names = [name for name in _fields_of(model) if name != "kind"]
     return f"{{{', '.join(names)}}}" if names else "definitions (a kind and its fields)"
 
 

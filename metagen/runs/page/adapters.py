@@ -20,7 +20,7 @@ from metagen.analysis.distributions import stage_bars, token_name
 from metagen.analysis.figures import inline, style
 from metagen.errors import InputError, ModelError
 from metagen.generators.decoding.adapters import XTC, Dry, Mirostat, whole
-from metagen.generators.decoding.stages import Pipeline, checked, pipeline
+from metagen.generators.decoding.stages import Pipeline, check_names, pipeline
 from metagen.generators.decoding.words import spell
 from metagen.generators.engine import SamplingParams
 from metagen.generators.models.describe import tokenizer_of
@@ -59,11 +59,11 @@ def cautions(model: str, prompt: str, completion: str) -> list[str]:
         )
     tokens = tokenizer_of(made)
 
-    def lost(text: str) -> bool:
+    def is_lost(text: str) -> bool:
         return bool(text) and spell(text, tokens.encode, tokens.decode, tokens.vocab_size) is None
 
     for name, text in (("prompt", prompt), ("completion", completion)):
-        if lost(text) and (unknown := [one for one in dict.fromkeys(text) if lost(one)]):
+        if is_lost(text) and (unknown := [one for one in dict.fromkeys(text) if is_lost(one)]):
             found.append(
                 f"the {name} has characters that the tokens cannot write, so that the model reads something else in "
                 f"their place: {', '.join(map(repr, unknown[:MOST]))}"
@@ -106,7 +106,7 @@ def params_of(adapters: abc.Sequence[str], preset: str | None = None) -> Samplin
         name, equals, text = one.partition("=")
         if not equals or not name:
             raise InputError(f"--adapter {one!r}: expected NAME=VALUE, such as top_p=0.9")
-        checked([name])
+        check_names([name])
         if name in given:
             raise InputError(
                 f"--adapter {one!r}: {name} is given twice; each adapter works once, in a fixed order"

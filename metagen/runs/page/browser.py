@@ -91,39 +91,39 @@ class Pieces:
         """The problem of this number, from 0."""
         data = _problem(problem, span)
         ranks = _cut_to([_ranks(pool) for pool in problem.pools], data, self._kept)
-        written, beside = (_written(one).encode() for one in (data, ranks))
+        written, beside = (_to_json(one).encode() for one in (data, ranks))
         self._places[number] = (self._file.write(written + beside), len(written), len(beside))
 
     def embed(self, room: int) -> Embedded:
         """As much as fits into `room` bytes."""
         count = len(self._places)
         for kept in KEPT[KEPT.index(self._kept) :]:
-            if self._expected(kept, count) <= SLACK * room:
-                embedded = self._packed(range(count), kept)
+            if self._estimate_bytes(kept, count) <= SLACK * room:
+                embedded = self._pack(range(count), kept)
                 if len(embedded.data) <= room:
                     return embedded
-        count = min(count - 1, int(count * room / (self._expected(KEPT[-1], count) or 1)))
+        count = min(count - 1, int(count * room / (self._estimate_bytes(KEPT[-1], count) or 1)))
         while count > 0:
-            embedded = self._packed(range(count), KEPT[-1])
+            embedded = self._pack(range(count), KEPT[-1])
             if len(embedded.data) <= room:
                 return embedded
             count = int(0.9 * count)
-        return self._packed(range(0), KEPT[-1])
+        return self._pack(range(0), KEPT[-1])
 
     def fitting(self, room: int, count: int) -> int | None:
         """Candidates of a pool with which `count` problems like these may fit."""
         every = range(len(self._places))
-        sizes = ((kept, len(self._packed(every, kept).data) * count / max(1, len(every))) for kept in KEPT)
+        sizes = ((kept, len(self._pack(every, kept).data) * count / max(1, len(every))) for kept in KEPT)
         return next((kept for kept, size in sizes if size <= SLACK * room), KEPT[-1])
 
-    def _expected(self, kept: int | None, count: int) -> float:
+    def _estimate_bytes(self, kept: int | None, count: int) -> float:
         """Bytes of all problems, going by some of them: packing all takes long."""
-        some = sampled(count)
-        return len(self._packed(some, kept).data) * count / max(1, len(some))
+        some = spread_numbers(count)
+        return len(self._pack(some, kept).data) * count / max(1, len(some))
 
-    def _packed(self, numbers: abc.Sequence[int], kept: int | None) -> Embedded:
+    def _pack(self, numbers: abc.Sequence[int], kept: int | None) -> Embedded:
         packer = zlib.compressobj(9, wbits=31)
-        head = _written({"generators": self._generators, "problems": []}).removesuffix("]}")
+        head = _to_json({"generators": self._generators, "problems": []}).removesuffix("]}")
         parts = [packer.compress(head.encode())]
         for at, number in enumerate(numbers):
             parts.append(packer.compress(b"," * (at > 0) + self._data(number, kept)))
@@ -137,10 +137,10 @@ class Pieces:
             return found
         data = json.loads(found)
         _cut_to(json.loads(self._file.read(start + written, beside)), data, kept)
-        return _written(data).encode()
+        return _to_json(data).encode()
 
 
-def sampled(count: int) -> range:
+def spread_numbers(count: int) -> range:
     """The numbers of some of so many problems, spread over all."""
     return range(0, count, max(1, count // SAMPLE))
 
@@ -163,7 +163,7 @@ def _ranks(pool: Pool) -> list[int]:
     return ranks
 
 
-def _written(data: Any) -> str:
+def _to_json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -260,11 +260,11 @@ def _round(value: float | None, digits: int = 0) -> float | None:
 
 def counts(problems: Iterable[Examined]) -> dict[str, int]:
     """How many problems pass each filter with any generator; never: with none of them."""
-    found = Counter(name for problem in problems for name in passed(problem))
+    found = Counter(name for problem in problems for name in matching_filters(problem))
     return {name: found[name] for name in FILTERS}
 
 
-def passed(problem: Examined) -> set[str]:
+def matching_filters(problem: Examined) -> set[str]:
     """The filters that a problem passes."""
     found = {name for pool in problem.pools for name in marks(pool)}
     solved = any(pool.right for pool in problem.pools) or any(o["correct"] for o in problem.outcomes)

@@ -53,13 +53,13 @@ class Chosen:
         """How many of the chosen problems pass each filter of the browser."""
         return browser.counts(self.problems)
 
-    def embedded(self, room: int) -> Embedded:
+    def embed_data(self, room: int) -> Embedded:
         """Their data for the browser of problems, as much as fits into so many bytes."""
         trees: list[spans.Span | None] = [None] * len(self.problems)
         if self.directory.journal.exists():
             with SQLiteJournal(self.directory.journal, read_only=True) as journal:
                 ids = [p.problem for p in self.problems]
-                trees = list(spans.trees(journal, ids, Makers.recorded(self.directory)))
+                trees = list(spans.trees(journal, ids, Makers.of_run(self.directory)))
         return browser.embed(self.problems, trees, self.generators, room)
 
     def table(self) -> Table:
@@ -70,7 +70,7 @@ class Chosen:
                 p.problem,
                 "" if p.level is None else str(p.level),
                 p.reference,
-                "; ".join(_said(p)),
+                "; ".join(_summary(p)),
             )
             for p in self.problems
         )
@@ -108,7 +108,7 @@ def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
     shared = [pool for pool in problem.pools if pool.configuration is None]
     by_name = {line.name: line for line in lines}
 
-    def rescued(configuration: str, right: bool) -> bool:
+    def is_rescued(configuration: str, right: bool) -> bool:
         line = by_name.get(configuration)
         if not right or line is None or not registry.says(line.kind, "searches") or line.oracle:
             return False
@@ -116,7 +116,7 @@ def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
         return bool(ours) and not any(pool.voted for pool in ours)
 
     found = {
-        "search": any(rescued(o["configuration"], o["correct"]) for o in problem.outcomes),
+        "search": any(is_rescued(o["configuration"], o["correct"]) for o in problem.outcomes),
         "lost": any("lost" in browser.marks(pool) for pool in shared),
         "right": bool(shared) and all(pool.voted for pool in shared),
         "wrong": bool(shared) and not any(pool.voted for pool in shared),
@@ -131,8 +131,8 @@ def _spread(ids: Sequence[str], most: int) -> list[str]:
     return [ids[i * len(ids) // most] for i in range(most)]
 
 
-def _said(problem: Examined) -> Iterator[str]:
-    """What the most frequent answer of each pool was, and what each search returned at its largest n."""
+def _summary(problem: Examined) -> Iterator[str]:
+    """The most frequent answer of each pool, and the answer of each search at its largest n."""
     for pool in problem.pools:
         if pool.configuration is None:
             answer = next((v.key for v in pool.votes if v.correct == pool.voted), "no answer")

@@ -20,7 +20,7 @@ from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.questions.section import Heat, Plot, Table, banded
+from metagen.runs.questions.section import Heat, Plot, Table, has_band
 
 #: Axes of the figure of winners, by what studies are compared at.
 MAIN: Mapping[str, Axis] = {
@@ -88,7 +88,7 @@ def groups(pictures: Iterable[Plot | Heat]) -> list[Group]:
             found.setdefault(i if picture.x in _axes(found.get(key, ())) else key, []).append(picture)
     return [
         Group(
-            tuple(drawn(one) if isinstance(one, Plot) else shaded(one) for one in same),
+            tuple(draw_plot(one) if isinstance(one, Plot) else shade_cells(one) for one in same),
             "against" if len(same) > 1 else "",
         )
         for same in found.values()
@@ -99,22 +99,22 @@ def _axes(pictures: Iterable[Plot | Heat]) -> set[str]:
     return {picture.x for picture in pictures if isinstance(picture, Plot)}
 
 
-def drawn(plot: Plot) -> Drawn:
+def draw_plot(plot: Plot) -> Drawn:
     """Raises InputError if there is nothing to draw."""
     panels, left_out = _panels(plot)
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel.labels))
     anchor, form = file_name(plot.name), partial(_value, share=is_share(plot))
     svgs = {
         name: Markup(  # by matplotlib, which escapes texts
-            _titled(
+            _add_title(
                 study_figures.lean(
                     figures.inline(
                         study_figures.panel_figure(name, panels, frame(plot)),
                         f"{anchor}-{i}",
-                        f"{_said(plot.whole_title, name)}: {describe(panel.lines, form)}",
+                        f"{_panel_title(plot.whole_title, name)}: {describe(panel.lines, form)}",
                     )
                 ),
-                _said(plot.whole_title, name),
+                _panel_title(plot.whole_title, name),
             )
         )
         for i, (name, panel) in enumerate(panels.items())
@@ -126,7 +126,7 @@ def drawn(plot: Plot) -> Drawn:
     return Drawn(plot.name, plot.title, _caption(plot, left_out), svgs, swatches, numbers(plot), plot.x)
 
 
-def shaded(heat: Heat) -> Shaded:
+def shade_cells(heat: Heat) -> Shaded:
     """The greater a value, the darker its cell."""
     values = np.asarray(heat.values, dtype=np.float64)
     known = values[np.isfinite(values)]
@@ -147,11 +147,11 @@ def numbers(picture: Plot | Heat) -> Table:
     """Everything that a picture shows, as a table."""
     if isinstance(picture, Heat):
         first = " / ".join(part for part in picture.axes[::-1] if part) or picture.title
-        rows = [(name, *(cell.words for cell in cells)) for name, cells in shaded(picture).rows]
+        rows = [(name, *(cell.words for cell in cells)) for name, cells in shade_cells(picture).rows]
         numeric = frozenset(range(1, len(picture.columns) + 1))
         return Table(picture.name, picture.caption, (first, *picture.columns), tuple(rows), numeric)
     share = is_share(picture)
-    bounded = banded(picture.panels)
+    bounded = has_band(picture.panels)
     columns = ("panel", "line", picture.x, picture.y, *(("95% interval",) if bounded else ()))
     rows = []
     for name, lines in picture.panels.items():
@@ -205,7 +205,8 @@ def best_figure(result: StudyResult) -> Figure | None:
     if not cells or axis is None:
         return None
     points = [
-        Point(cell.curve.named(cell.point), cell.cost, cell.accuracy, cell.low, cell.high) for cell in cells
+        Point(cell.curve.full_name(cell.point), cell.cost, cell.accuracy, cell.low, cell.high)
+        for cell in cells
     ]
     with study_figures.style():
         return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")
@@ -244,12 +245,12 @@ def _caption(plot: Plot, left_out: int) -> str:
     return f"{plot.caption} {points} no place on these axes, and stand in the table only.".strip()
 
 
-def _said(title: str, panel: str) -> str:
+def _panel_title(title: str, panel: str) -> str:
     return f"{title}, {panel}" if panel else title
 
 
-def _titled(svg: str, title: str) -> str:
-    """With a title of its own, which stands first in it."""
+def _add_title(svg: str, title: str) -> str:
+    """Put a title into the picture, as its first element."""
     end = svg.index(">") + 1
     return f"{svg[:end]}<title>{html.text(title)}</title>{svg[end:]}"
 
@@ -257,11 +258,11 @@ def _titled(svg: str, title: str) -> str:
 def describe(lines: Iterable[Line], form: Callable[[float], str]) -> str:
     """From where to where each line goes, in words."""
 
-    def said(line: Line) -> str:
+    def describe_line(line: Line) -> str:
         first, last = form(line.y[0]), form(line.y[-1])
         return f"{line.label} {first}" if len(line.y) == 1 else f"{line.label} from {first} to {last}"
 
-    return "; ".join(map(said, lines))
+    return "; ".join(map(describe_line, lines))
 
 
 def _value(value: float, share: bool) -> str:

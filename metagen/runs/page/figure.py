@@ -138,7 +138,7 @@ def _plot(
     return Plot(name, title, caption, x or name, "accuracy", lines)
 
 
-def drawn(plot: Plot) -> Drawn:
+def draw_figure(plot: Plot) -> Drawn:
     """The figure of a run's page: one legend, panels side by side, and all numbers as a table."""
     labels = list(dict.fromkeys(line.label for ours in plot.panels.values() for line in ours))
     seen = [v for ours in plot.panels.values() for line in ours for v in _accuracies(line)]

@@ -55,7 +55,7 @@ def _unpaid(result: StudyResult) -> list[str]:
         if (least := equal_compute.cheapest(result, cost)) is None:
             said.append(f"no curve knows {words.unit(cost)}{checks.remedy(cost)}")
         elif least[1] > max(given):
-            said.append(f"the cheapest, {least[0]}, takes {words.spent(least[1], cost)} a problem")
+            said.append(f"the cheapest, {least[0]}, takes {words.with_unit(least[1], cost)} a problem")
     return [f"None of the study's budgets pays for anything: {'; '.join(said)}."] if said else []
 
 
@@ -66,7 +66,7 @@ def _sentences(result: StudyResult, found: Recommendation, cost: str, budget: fl
     if isnan(found.low):
         naive = f", as measured on the {found.problems:,} problems that it was picked on"
     yield (
-        f"For {words.spent(budget, cost)} a problem, run {found.named}: expect {words.share(found.accuracy)} "
+        f"For {words.with_unit(budget, cost)} a problem, run {found.full_name}: expect {words.share(found.accuracy)} "
         f"to be right{interval}{naive}."
     )
     single = _single(result, found.curve.model)
@@ -80,13 +80,13 @@ def _sentences(result: StudyResult, found: Recommendation, cost: str, budget: fl
         other = "" if before == after else f" ({before or 'as written'})"
         yield (
             f"One sample of the same model{other} is right on {words.share(float(one[both].mean()))} of the same "
-            f"{both.sum():,} problems: expect {_gained(gain)}."
+            f"{both.sum():,} problems: expect {_difference(gain)}."
         )
     base, spent = single.costs.get(cost, 0.0), found.costs.get(cost, 0.0)
     if base > 0 and spent > 0:
         times = f"{spent / base:.3g}"
         compared = "as much as" if times == "1" else f"{times} times what"
-        yield f"It spends {words.spent(spent, cost)} a problem, {compared} one sample does."
+        yield f"It spends {words.with_unit(spent, cost)} a problem, {compared} one sample does."
 
 
 def _itself(single: Row, found: Recommendation) -> bool:
@@ -99,7 +99,7 @@ def _itself(single: Row, found: Recommendation) -> bool:
     return same or (measured and found.n <= 1)
 
 
-def _gained(gain: Picked) -> str:
+def _difference(gain: Picked) -> str:
     """A difference in points."""
     chance = "" if gain.low > 0 or gain.high < 0 else ", not shown to differ from 0"
     return f"a difference of {words.difference(gain.estimate, gain.low, gain.high)} points{chance}"

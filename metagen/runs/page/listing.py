@@ -70,7 +70,7 @@ def summary(root: Path) -> Summary:
     """One run, read from what its directory holds."""
     directory = RunDirectory(root)
     # Before the journal is opened: reading it may touch its side files.
-    age = time.time() - _written(directory)
+    age = time.time() - _last_write(directory)
     size = sum(_size(Path(folder) / name) for folder, _, names in os.walk(root) for name in names)
     try:
         state = directory.state()
@@ -79,9 +79,11 @@ def summary(root: Path) -> Summary:
     condition = _condition(directory, state)
     ended = condition in ("failed", "complete", "incomplete")
     best, accuracy = _best(root / "configurations.csv")
+    samples = state.samples if state and ended else None
+    if samples is None and (not state or state.journaled):
+        samples = _count_samples(directory.journal)
     return Summary(
-        root.resolve().name, str(root), condition, state.problems if state else None,
-        state.samples if state and ended else _recorded(directory.journal) if not state or state.journaled else None,
+        root.resolve().name, str(root), condition, state.problems if state else None, samples,
         best, accuracy, max(0.0, round(age, 3)), size,
     )  # fmt: skip
 
@@ -131,7 +133,7 @@ def _below(within: Path) -> list[Path]:
 
 
 def _condition(directory: RunDirectory, state: State | None) -> Condition:
-    if (state is None or state.status == "running") and _locked(directory.journal):
+    if (state is None or state.status == "running") and _is_locked(directory.journal):
         return "running"
     if state is None or state.status in ("running", "interrupted"):
         return "interrupted"
@@ -140,7 +142,7 @@ def _condition(directory: RunDirectory, state: State | None) -> Condition:
     return "incomplete" if state.failures else "complete"
 
 
-def _locked(journal: Path) -> bool:
+def _is_locked(journal: Path) -> bool:
     """Whether a process holds the journal. Asked only of runs that are not known to have ended.
 
     To ask is to hold the lock for a moment; a run that begins just then waits for it (`runner.PATIENCE`).
@@ -159,7 +161,7 @@ def _locked(journal: Path) -> bool:
     return False
 
 
-def _recorded(journal: Path) -> int | None:
+def _count_samples(journal: Path) -> int | None:
     """Samples in a journal, without the checks that opening it for a run makes; None if it cannot be read."""
     if not journal.exists():
         return None
@@ -184,9 +186,9 @@ def _best(table: Path) -> tuple[str | None, float | None]:
     # As in the report (`results.most_accurate`): of those that tie the cheapest.
     rows.sort(
         key=lambda row: (
-            _known(row["flops"]),
-            _known(row["tokens"]),
-            _known(row["n"]),
+            _number(row["flops"]),
+            _number(row["tokens"]),
+            _number(row["n"]),
             -float(row["accuracy"]),
         )
     )
@@ -197,14 +199,14 @@ def _best(table: Path) -> tuple[str | None, float | None]:
     return best["configuration"], float(best["accuracy"])
 
 
-def _known(figure: str) -> float:
+def _number(figure: str) -> float:
     return float(figure) if figure else inf
 
 
-def _written(directory: RunDirectory) -> float:
+def _last_write(directory: RunDirectory) -> float:
     journal = directory.journal
     wal = journal.with_name(journal.name + "-wal")
-    return max(map(_changed, (directory.experiment, directory.root / "state.json", journal, wal)))
+    return max(map(_modification_time, (directory.experiment, directory.root / "state.json", journal, wal)))
 
 
 def _size(path: Path) -> int:
@@ -215,8 +217,8 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _changed(path: Path) -> float:
-    """When a file was last written; 0 for one that is not, or no longer, there."""
+def _modification_time(path: Path) -> float:
+    """The time at which a file was last written; 0 if there is no such file."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

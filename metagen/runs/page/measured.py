@@ -22,7 +22,7 @@ from metagen.runs.curves.study import Rated, StudyResult
 from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.declare.study_schema import PLAIN
-from metagen.runs.questions.section import Plot, Section, Table, banded
+from metagen.runs.questions.section import Plot, Section, Table, has_band
 
 #: Columns of `curves.csv` that are a curve's, and those that are a row's.
 OF_CURVES = ("model", "strategy", "kind", "setting", "source")
@@ -68,7 +68,7 @@ def rows(result: StudyResult) -> tuple[Row, ...]:
 
 def sections(result: StudyResult) -> list[Section]:
     """What curves alone can say; without those that would be empty."""
-    made = (curves(result), breakdown(result), tuned(result))
+    made = (curves(result), breakdown(result), tuning_section(result))
     return [section for section in made if section.pictures or section.tables]
 
 
@@ -78,7 +78,7 @@ def curves(result: StudyResult) -> Section:
         Plot(
             f"accuracy-{cost}",
             "Accuracy of each strategy",
-            f"{_how(cost)}{' Bands are 95% intervals over problems.' if banded(panels) else ''}",
+            f"{_how(cost)}{' Bands are 95% intervals over problems.' if has_band(panels) else ''}",
             words.axis(cost),
             "accuracy",
             panels,
@@ -124,8 +124,8 @@ def breakdown(result: StudyResult) -> Section:
     return Section("breakdown", "Generating and verifying", tables=(table,))
 
 
-def tuned(result: StudyResult) -> Section:
-    """What was tried on development problems, and what was frozen."""
+def tuning_section(result: StudyResult) -> Section:
+    """The settings that were tried on development problems, and those that were frozen."""
     found = [
         (
             t.model,
@@ -174,12 +174,12 @@ def tuning(result: StudyResult) -> str:
     if len(tried) == 1 and not left:
         return f"Every strategy with knobs tried as many: {next(iter(tried))}."
     said = [
-        f"{words.listed(list(names))} tried {count} {'setting' if count == 1 else 'settings'}"
+        f"{words.join_words(list(names))} tried {count} {'setting' if count == 1 else 'settings'}"
         for count, names in sorted(tried.items(), reverse=True)
     ]
     if left:
         said.append(
-            f"{words.listed(list(left))} {'was' if len(left) == 1 else 'were'} not tuned, and ran as written"
+            f"{words.join_words(list(left))} {'was' if len(left) == 1 else 'were'} not tuned, and ran as written"
         )
     return f"Not every strategy tried as many, which favours those that tried more: {'; '.join(said)}."
 

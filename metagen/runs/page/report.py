@@ -39,7 +39,7 @@ def publish(directory: RunDirectory) -> RenderableType:
     """Derive the tables, figures and page of a run, write them, and show what they say.
 
     Of a run without an end only the page is written, with what is recorded so far. In a directory that cannot be
-    written nothing is, and this says so. Other processes wait for the files of a run that has ended (`held`).
+    written nothing is, and this says so. Other processes wait for the files of a run that has ended (`hold`).
     """
     if not directory.writable:
         with unfinished.tables(directory) as (found, state):
@@ -47,7 +47,7 @@ def publish(directory: RunDirectory) -> RenderableType:
             return render(state, results, directory, audited=audited, wrote=False)
     with ExitStack() as stack:
         if directory.state().status not in ("running", "interrupted"):
-            stack.enter_context(directory.held("report"))
+            stack.enter_context(directory.hold("report"))
         found, state = stack.enter_context(unfinished.tables(directory))
         results = derive(found, state.lines)
         drawn: list[Path] = []
@@ -71,7 +71,7 @@ def render(
 ) -> RenderableType:
     """Everything that `metagen report` shows. wrote: whether it has written files."""
     parts: list[RenderableType] = [_headline(state, results, directory)]
-    if said := audit.said(audited):
+    if said := audit.report_lines(audited):
         parts += [Text("What the recorded samples are", "bold yellow"), _list(said), Text()]
     if results.configurations:
         title = "Accuracy in % ± standard error, with 95% intervals, by the number n of candidates"
@@ -82,8 +82,8 @@ def render(
                 parts += [Text(title, "bold"), table, Text()]
         parts += [
             _notes(state, results),
-            *unjudged.unscored(directory),
-            *unjudged.ungraded(directory),
+            *unjudged.unscored_lines(directory),
+            *unjudged.ungraded_lines(directory),
             Text(),
         ]
     parts += _failures(state)
@@ -110,7 +110,7 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
     line = Text.assemble(
         (state.name, "bold"),
         f"  {state.problems:,} problems, {state.samples:,} samples, seed {state.seed}",
-        _made(state),
+        _duration(state),
     )
     if state.status == "failed":
         line.append("\nNothing was solved: every part of the work failed.", "bold red")
@@ -128,8 +128,8 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
     return line.append("\n")
 
 
-def _made(state: State) -> str:
-    """How long the last call took, if it made anything; of a run without an end nobody has noted that."""
+def _duration(state: State) -> str:
+    """The time of the last call, in words, if it made anything; a run that did not end may not have noted it."""
     shared = f", {state.cached:,} records from the cache" if state.cached else ""
     if state.status in ("running", "interrupted"):
         return shared + (f", {duration(state.seconds)} in the last call" if state.seconds else "")
@@ -248,7 +248,7 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
 
 
 def _notes(state: State, results: Results) -> Text:
-    measured, lines = results.configurations, [f"{text}." for text in state.noted]
+    measured, lines = results.configurations, [f"{text}." for text in state.sample_notes]
     if any(m.how != "direct" for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals are over problems."
@@ -261,7 +261,7 @@ def _notes(state: State, results: Results) -> Text:
     )
     lines += [
         f"{n}: over {few} of {all_of} problems, those that have as many samples."
-        for n, few, all_of in _carried(measured)
+        for n, few, all_of in _partial_pools(measured)
     ]
     if results.few:
         lines.append(f"Of fewer than {FEW} problems there are no intervals: too few problems.")
@@ -270,8 +270,8 @@ def _notes(state: State, results: Results) -> Text:
     return Text("\n".join(lines), "dim")
 
 
-def _carried(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:
-    """What only some problems have samples for: n, how many of them, of how many; of each generator by itself."""
+def _partial_pools(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int]]:
+    """Sizes of pool that only some problems have, such as `n = 8`: how many problems have it, and of how many."""
     pools: dict[str, dict[int, int]] = {}
     for m in measured:
         if m.how != "direct":

@@ -50,9 +50,9 @@ def write(
         if directory.journal.exists():
             with SQLiteJournal(directory.journal, read_only=True) as journal:
                 data = journal.data().hex()
-                trees = list(spans.trees(journal, examiner.ids, Makers.recorded(directory)))
-        with browser.Pieces(generators, len(browser.sampled(len(examiner)))) as some:
-            for at, number in enumerate(browser.sampled(len(examiner))):
+                trees = list(spans.trees(journal, examiner.ids, Makers.of_run(directory)))
+        with browser.Pieces(generators, len(browser.spread_numbers(len(examiner)))) as some:
+            for at, number in enumerate(browser.spread_numbers(len(examiner))):
                 some.add(at, examiner[number], trees[number])
             kept = some.fitting(LIMIT, len(examiner))
         with browser.Pieces(generators, len(examiner), kept) as pieces:
@@ -60,7 +60,7 @@ def write(
             candidates = False
             for number, problem in examiner.each():
                 pieces.add(number, problem, trees[number])
-                passed.update(browser.passed(problem))
+                passed.update(browser.matching_filters(problem))
                 candidates = candidates or any(pool.size > 1 for pool in problem.pools)
             levels = sorted({level for level in examiner.levels if level is not None})
             context = {
@@ -93,12 +93,12 @@ def _page(
         "directory": directory,
         "browsed": True,
         "few": FEW if results.few else 0,
-        "noted": state.noted,
+        "noted": state.sample_notes,
         "headline": headline(found, state, results),
         "missing": state.problems - min(m.problems for m in measured),
-        "audited": audit.said(audited),
+        "audited": audit.report_lines(audited),
         "looked_at": sum(one.counts.samples for one in audited),
-        "figures": [figure.drawn(plot) for plot in figure.plots(results)],
+        "figures": [figure.draw_figure(plot) for plot in figure.plots(results)],
         "sizes": sorted({m.n or 1 for m in measured}),
         "accuracies": accuracies_by_size(measured),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
@@ -134,14 +134,16 @@ def headline(directory: RunDirectory, state: State, results: Results) -> list[st
     )
     if single is None or single is best:
         return found
-    solved = compare.solved(directory, [by_name[best.configuration], by_name[single.configuration]])
+    solved = compare.accuracy_by_problem(
+        directory, [by_name[best.configuration], by_name[single.configuration]]
+    )
     one, many = solved[single.configuration], solved[best.configuration]
     shared = [id for id in one if id in many]
     gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
     least = "" if isnan(gain.detectable) else f" (smallest detectable difference {words.least(gain)} points)"
     sure = "" if gain.low > 0 else f", not shown to differ{least}"
     bounds = (
-        f" (95% interval {words.signed(gain.low)} to {words.signed(gain.high)})"
+        f" (95% interval {words.signed_points(gain.low)} to {words.signed_points(gain.high)})"
         if not isnan(gain.low)
         else ""
     )

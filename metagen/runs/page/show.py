@@ -49,7 +49,7 @@ def show(
     if generator is not None and generator not in names:
         raise InputError(f"the run has no generator {generator!r}; {nearest(generator, names, 'generators')}")
     pools = {pool.generator: pool for pool in found.pools if pool.configuration is None}
-    parts: list[RenderableType] = [_asked(found)]
+    parts: list[RenderableType] = [_question(found)]
     if state.status in ("running", "interrupted"):
         parts.append(
             Text(f"What the run has finished so far ({state.status}); {directory.resume_hint}", "yellow")
@@ -61,11 +61,11 @@ def show(
         elif not direct:
             parts.append(Text(f"{name}: nothing is finished", "dim"))
         parts += direct
-    parts += _failed(state, problem)
+    parts += _failures(state, problem)
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 
 
-def _asked(problem: Examined) -> RenderableType:
+def _question(problem: Examined) -> RenderableType:
     level = f", level {problem.level}" if problem.level is not None else ""
     return Panel(
         Text(problem.prompt.rstrip("\n")),
@@ -78,7 +78,7 @@ def _asked(problem: Examined) -> RenderableType:
 
 def _generator(pool: Pool, everything: bool) -> Iterator[RenderableType]:
     yield Rule(Text(f"{pool.generator}: {pool.right} of {pool.size} right", "bold"), align="left")
-    for part in (_candidates(pool, everything), _votes(pool), _chosen(pool), _spent(pool)):
+    for part in (_candidates(pool, everything), _votes(pool), _choices(pool), _usage(pool)):
         yield Padding(part, (0, 0, 1, 0))
 
 
@@ -148,7 +148,7 @@ def _votes(pool: Pool) -> Table:
     return table
 
 
-def _chosen(pool: Pool) -> Table:
+def _choices(pool: Pool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("strategy", "chooses", "sample"):
         table.add_column(name)
@@ -174,7 +174,7 @@ def _direct(lines: abc.Sequence[Cell], outcomes: abc.Sequence[Record]) -> Iterat
     yield Padding(table, (0, 0, 1, 0))
 
 
-def _spent(pool: Pool) -> Table:
+def _usage(pool: Pool) -> Table:
     """Usage of the pool, by part."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("spent on", "prefilled", "cached", "generated", "FLOPs", "seconds"):
@@ -185,7 +185,7 @@ def _spent(pool: Pool) -> Table:
     return table
 
 
-def _failed(state: State, problem: str) -> Iterator[RenderableType]:
+def _failures(state: State, problem: str) -> Iterator[RenderableType]:
     for failure in state.failures:
         if failure.problem == problem:
             yield Text(f"{failure.part} failed: {failure.message}", "red")

@@ -170,7 +170,7 @@ def _page(
         "most_rows": ROWS,
     }
     return html_page.render(
-        "study.html.jinja", context, looked.embedded if looked else lambda room: Embedded("", None, 0),
+        "study.html.jinja", context, looked.embed_data if looked else lambda room: Embedded("", None, 0),
         left_out=LEFT_OUT, scripts=[*(["page.js"] if looked else []), "study.js"], styles=["page.css", "study.css"],
         advice=f"without figures: the tables of {str(root)!r} are too long; read those in tables/",
     )  # fmt: skip
@@ -181,7 +181,7 @@ def _page(
 
 def _facts(result: StudyResult) -> str:
     count = len(result.problems)
-    models = words.listed([m.name for m in result.models])
+    models = words.join_words([m.name for m in result.models])
     points = sum(len(c.ns) for c in result.curves)
     elsewhere = "What to expect is measured on problems that had no part in the choice."
     if count < FEW:
@@ -208,7 +208,7 @@ def _methods(result: StudyResult) -> list[str]:
         "probability 0.8) stands beside.",
         f"Accuracies tie that differ by no more than {words.TIED}: what is on a frontier or recommended must win by "
         "more, and of ties the cheapest is named.",
-        f"{_picked(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
+        f"{_explain_worth(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
         "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
         "verifiers included. Seconds are measured where a configuration ran by itself: wall time of its calls, waiting "
         "for the batch included, added up. Roofline seconds and latencies are modelled, and say so. Equal cost mixes "
@@ -219,8 +219,8 @@ def _methods(result: StudyResult) -> list[str]:
     return [*said, f"Random numbers descend from seed {result.seed}; the same files give the same report."]
 
 
-def _picked(problems: int) -> str:
-    """How the worth of what is picked is measured."""
+def _explain_worth(problems: int) -> str:
+    """Explain how the accuracy of a picked configuration is measured."""
     if problems < FEW:
         return (
             "What is picked as the best on these problems has the mean that it has on them: fewer than "

@@ -29,7 +29,7 @@ NOTES = 5
 def again(directory: StudyDirectory) -> tuple[StudyResult, list[Section]]:
     """Collect a study that has been run, and publish it anew. InputError for one that is not finished."""
     study = schema.load(directory.study)
-    return publish(directory, study, run.collected(directory, study))
+    return publish(directory, study, run.collect_results(directory, study))
 
 
 def publish(
@@ -65,8 +65,8 @@ def data(result: StudyResult, found: Iterable[Section], directory: RunDirectory)
                 "name": curve.configuration(point), "model": curve.model, "strategy": curve.strategy,
                 "setting": curve.setting, "n": int(n), "oracle": curve.oracle,
                 "problems": int(np.isfinite(curve.accuracy[point]).sum()),
-                "accuracy": _known(_mean(curve.accuracy[point])),
-                "costs": {name: _known(_spent(curve, name, point)) for name in curve.costs},
+                "accuracy": _nan_to_none(_mean(curve.accuracy[point])),
+                "costs": {name: _nan_to_none(_mean_cost(curve, name, point)) for name in curve.costs},
             }
             for curve in result.curves
             for point, n in enumerate(curve.ns)
@@ -127,14 +127,14 @@ def _row(curve: Curve, costs: Iterable[str]) -> list[str]:
     counts, every = np.isfinite(curve.accuracy).sum(axis=1), curve.accuracy.shape[1]
     point = int(np.flatnonzero(counts >= ENOUGH * every).max(initial=0))
     n, solved, count = int(curve.ns[point]), _mean(curve.accuracy[point]), int(counts[point])
-    spent = [_spent(curve, name, point) for name in costs]
+    spent = [_mean_cost(curve, name, point) for name in costs]
     share = "–" if math.isnan(solved) else f"{100 * solved:.1f}%"
     share += "" if count == every else f" ({count:,} of {every:,})"
     amounts = ["–" if math.isnan(value) else f"{value:.3g}" for value in spent]
     return [curve.model, strategy, str(n) if n else "", curve.setting, share, *amounts]
 
 
-def _spent(curve: Curve, cost: str, point: int) -> float:
+def _mean_cost(curve: Curve, cost: str, point: int) -> float:
     """The mean over the problems that have the result, and whose cost is known."""
     if cost not in curve.costs:
         return math.nan
@@ -150,5 +150,5 @@ def _mean(values: Any) -> float:
     return float(known.mean()) if known.size else math.nan
 
 
-def _known(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if math.isnan(value) else value

@@ -17,15 +17,23 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.stopping import Replayed, replay, running_vote
-from metagen.runs.curves.frontier import SLACK, AtCost, at_cost, known, ladder, main_cost, resampled
+from metagen.runs.curves.frontier import (
+    SLACK,
+    AtCost,
+    at_cost,
+    bootstrap_weights,
+    curves_with_cost,
+    ladder,
+    main_cost,
+)
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.note import Note
-from metagen.runs.questions.pools import dense, own_pool, sampled
-from metagen.runs.questions.question import Question, numbers, unanswered, words
+from metagen.runs.questions.pools import complete_problems, dense, own_pool
+from metagen.runs.questions.question import Question, leave_open, numbers, words
 from metagen.runs.questions.section import Finding, Section, Table
-from metagen.runs.words import difference, rated, share, spent
+from metagen.runs.words import difference, share, with_interval, with_unit
 from metagen.runs.work.allocation.allocate import Difficulty, Plan, accuracy_at
 from metagen.strategies.adaptive.consistency import Beta
 
@@ -72,7 +80,7 @@ class Dealt:
 def ran(result: StudyResult) -> list[Ran]:
     """Every point of an adaptive strategy whose model has a plain vote as dear."""
     cost = main_cost(result)
-    curves = known(result, cost) if cost else []
+    curves = curves_with_cost(result, cost) if cost else []
     votes = {c.model: c for c in curves if c.kind == "majority"}
     found = []
     for curve in curves:
@@ -89,18 +97,18 @@ def ran(result: StudyResult) -> list[Ran]:
             beside = at_cost(vote, str(cost), spends, over)
             if beside is not None and beside.spends >= spends * (1.0 - SLACK):
                 right = np.where(over, curve.accuracy[point], nan)
-                saved = _saved(vote, str(cost), over, right[over], paid[over])
+                saved = _saving(vote, str(cost), over, right[over], paid[over])
                 found.append(Ran(curve, point, str(cost), spends, right, beside, *saved))
     return found
 
 
 @lru_cache(maxsize=4)
-def replayed(result: StudyResult) -> dict[str, Replayed]:
+def replay_pools(result: StudyResult) -> dict[str, Replayed]:
     """The rule of adaptive-consistency over each model's pool, at most `MOST` samples of it."""
     found = {}
     for model in result.models:
         pool = own_pool(result, model.name)
-        if pool is None or pool.classes.shape[1] < 2 or not (over := sampled(pool)).any():
+        if pool is None or pool.classes.shape[1] < 2 or not (over := complete_problems(pool)).any():
             continue
         tokens = pool.tokens[over]
         found[model.name] = replay(
@@ -119,7 +127,7 @@ def dealt(result: StudyResult, *, seed: int = 0) -> list[Dealt]:
         pool = own_pool(result, model.name)
         if pool is None or pool.classes.shape[1] < 2 * FIRST:
             continue
-        over = sampled(pool)
+        over = complete_problems(pool)
         if over.sum() < 2 * FEW:
             continue
         classes, correct = dense(pool.classes[over]), pool.correct[over].astype(np.float64)
@@ -137,10 +145,10 @@ def adaptive_pays(result: StudyResult) -> Question:
         "best-of-N"
     )
     source = "Aggarwal et al. 2023; Snell et al. 2024"
-    runs, pools, given = ran(result), replayed(result), dealt(result)
+    runs, pools, given = ran(result), replay_pools(result), dealt(result)
     if not runs and not pools and not given:
         why = "no adaptive strategy has a plain vote at its cost, and there are no samples to replay one on"
-        return unanswered(asked, why, claim=claim, source=source)
+        return leave_open(asked, why, claim=claim, source=source)
     pairs = {f"ran {one.name}": (one.beside.accuracy, one.accuracy) for one in runs}
     pairs |= {f"dealt {one.model} {one.mean:g}": (one.uniform, one.dealt) for one in given}
 
@@ -148,7 +156,7 @@ def adaptive_pays(result: StudyResult) -> Question:
     chosen = f"ran {runs[-1].name}" if runs else next(reversed(pairs), "")
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
-        parts = {f"ran {one.name}": _said(one, tested.get(f"ran {one.name}")) for one in runs}
+        parts = {f"ran {one.name}": _sentence(one, tested.get(f"ran {one.name}")) for one in runs}
         parts |= {f"replayed {model}": _again(model, one) for model, one in pools.items()}
         for one in given:
             name = f"dealt {one.model} {one.mean:g}"
@@ -176,7 +184,7 @@ def adaptive_pays(result: StudyResult) -> Question:
 def section(result: StudyResult) -> Section | None:
     """The three as tables; None for a study with neither adaptive strategies nor samples."""
     runs = ran(result)
-    made = (_ran(runs), _replayed(replayed(result)), _dealing(dealt(result)))
+    made = (_ran(runs), _replay_table(replay_pools(result)), _dealing(dealt(result)))
     tables = [table for table in made if table is not None]
     notes = _apart(result, {one.name for one in runs})
     if not tables and not notes:
@@ -199,14 +207,14 @@ def _apart(result: StudyResult, there: Set[str]) -> list[Note]:
     cost = main_cost(result)
     return [
         Note(name, "its model has no plain vote that was measured at this cost: not compared")
-        for curve in (known(result, cost) if cost else [])
+        for curve in (curves_with_cost(result, cost) if cost else [])
         if registry.says(curve.kind, "adaptive")
         for point in np.flatnonzero(np.isfinite(curve.accuracy).any(axis=1)).tolist()
         if (name := curve.configuration(point)) not in there
     ]
 
 
-def _saved(vote: Curve, cost: str, over: Bools, right: Floats, paid: Floats) -> tuple[float, float, float]:
+def _saving(vote: Curve, cost: str, over: Bools, right: Floats, paid: Floats) -> tuple[float, float, float]:
     """The cost of a vote as accurate over that of the strategy; bounds by resampling problems, inf where none is."""
     points, _ = ladder(vote, cost, over)
     rows, costs = vote.accuracy[points][:, over], vote.costs[cost][points][:, over]
@@ -215,7 +223,8 @@ def _saved(vote: Curve, cost: str, over: Bools, right: Floats, paid: Floats) -> 
     if count < FEW:
         return whole, nan, nan
     drawn = [
-        _factor(rows @ w, costs @ w, float(right @ w), float(paid @ w)) for w in resampled(count, 1000, 0)
+        _factor(rows @ w, costs @ w, float(right @ w), float(paid @ w))
+        for w in bootstrap_weights(count, 1000, 0)
     ]
     low, high = np.quantile(np.nan_to_num(drawn, nan=np.inf), [0.025, 0.975], method="inverted_cdf")
     return whole, float(low), float(high)
@@ -264,9 +273,9 @@ def _whole(values: Floats, over: Bools) -> Floats:
     return whole
 
 
-def _said(one: Ran, test: Contrast | None) -> str:
+def _sentence(one: Ran, test: Contrast | None) -> str:
     return (
-        f"{one.name} spends {spent(one.spends, one.cost)} on average; against majority at that cost "
+        f"{one.name} spends {with_unit(one.spends, one.cost)} on average; against majority at that cost "
         f"({share(one.beside.mean)}): {words(test)}"
     )
 
@@ -286,7 +295,7 @@ def _ran(every: list[Ran]) -> Table | None:
         if not np.isnan(one.low):
             times += f" [{one.low:.2g}, {'∞' if np.isinf(one.high) else f'{one.high:.2g}'}]"
         accuracy = share(float(np.nanmean(one.accuracy)))
-        rows.append((one.name, spent(one.spends, one.cost), accuracy, share(one.beside.mean), times))
+        rows.append((one.name, with_unit(one.spends, one.cost), accuracy, share(one.beside.mean), times))
     caption = (
         "Adaptive strategies as they ran, beside the plain vote at their mean cost; last: the cost of a vote as "
         "accurate, over theirs, with a 95% interval over problems."
@@ -295,7 +304,7 @@ def _ran(every: list[Ran]) -> Table | None:
     return Table("adaptive", caption, columns, tuple(rows), frozenset({1, 2, 3, 4})) if rows else None
 
 
-def _replayed(every: Mapping[str, Replayed]) -> Table | None:
+def _replay_table(every: Mapping[str, Replayed]) -> Table | None:
     rows = []
     for model, one in every.items():
         few = len(one.drawn) < FEW
@@ -305,7 +314,7 @@ def _replayed(every: Mapping[str, Replayed]) -> Table | None:
         )
         gained = None if few else one.gain()
         lost = "–" if gained is None else difference(gained.estimate, gained.low, gained.high)
-        accuracy = rated(float(one.accuracy.mean()), nan, nan)
+        accuracy = with_interval(float(one.accuracy.mean()), nan, nan)
         rows.append((model, str(one.most), fewer, accuracy, lost, share(float(one.agreement.mean()))))
     caption = (
         "The rule of adaptive-consistency (Beta, 0.95) replayed over pools, against a vote over all of `most` samples; "

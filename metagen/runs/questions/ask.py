@@ -1,8 +1,8 @@
 """The questions of the inference-scaling literature, each asked of a study and answered with a number and an interval.
 
-Every question is a function of its result that says what it compares; `asked` asks those that the study has the parts
-for, corrects their tests as one family, and hears what they say. What was asked and not measured stays unanswered, and
-says so; a note names what was not asked.
+Every question is a function of its result that says what it compares; `answer_questions` asks those that the study has
+the parts for, corrects their tests as one family, and hears what they say. What was asked and not measured stays
+unanswered, and says so; a note names what was not asked.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from metagen.errors import InputError
 from metagen.runs.curves.frontier import (
     SLACK,
     AtCost,
+    curves_with_cost,
     even,
-    known,
     ladder,
     main_cost,
     optimal_size,
-    shared,
+    shared_problems,
 )
 from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.declare import registry
@@ -42,12 +42,12 @@ from metagen.runs.questions.adaptive import adaptive_pays
 from metagen.runs.questions.alignment import section as alignment
 from metagen.runs.questions.crossings import crossing
 from metagen.runs.questions.equal_compute import between, budgets
-from metagen.runs.questions.question import Question, answers, numbers, unanswered, words
+from metagen.runs.questions.question import Question, answers, leave_open, numbers, words
 from metagen.runs.questions.saturation import voting_saturates, weighted_against_limit
 from metagen.runs.questions.section import Finding, Section
 from metagen.runs.questions.splitting import verify_or_generate
 from metagen.runs.questions.unasked import LONGER, REBASE, SIZES, TREES
-from metagen.runs.words import TIED, lines, listed, resampled, sentences, share, spent, within
+from metagen.runs.words import TIED, join_words, lines, sentences, share, win_share, with_unit, within
 
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
@@ -62,7 +62,7 @@ def sections(
     have no problem in common, a section is one note that names them.
     """
     made: dict[str, Callable[[], Section | None]] = {
-        "answers": lambda: asked(result, extras, aligned),
+        "answers": lambda: answer_questions(result, extras, aligned),
         "frontier": lambda: frontier.section(result),
         "equal-compute": lambda: frontier.comparison(result),
         "difficulty": lambda: difficulty.section(result),
@@ -82,11 +82,11 @@ def sections(
     return found
 
 
-def asked(
+def answer_questions(
     result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
 ) -> Section:
     """The questions that the study has the parts for with their answers, one family of tests; the others in a note."""
-    lacking = unasked.unasked(result, extras, aligned)
+    lacking = unasked.missing_questions(result, extras, aligned)
     made: dict[str, Callable[[], Question]] = {
         SIZES: lambda: small_many_or_large_few(result),
         REBASE: lambda: rebase_dominates_voting(result),
@@ -104,7 +104,7 @@ def asked(
         try:
             questions.append(make())
         except InputError as error:
-            questions.append(unanswered(text, str(error)))
+            questions.append(leave_open(text, str(error)))
     count = sum(len(question.pairs) for question in questions)
     return Section(
         "answers",
@@ -130,7 +130,7 @@ def small_many_or_large_few(result: StudyResult) -> Question:
             continue
         large = ordered[-1]
         for small in ordered[:-1]:
-            over = shared([small, large])
+            over = shared_problems([small, large])
             least = float(ladder(large, cost, over)[1][0])
             both = even(small, large, cost, least, over)
             if both is None:
@@ -140,13 +140,13 @@ def small_many_or_large_few(result: StudyResult) -> Question:
             name = f"{kind} {small.name} at one {large.name}"
             pairs[name] = (one.accuracy, many.accuracy)
             said[name] = (
-                f"at {spent(least, cost)}, {small.name} with n = {between(many)} is at {share(many.mean)}, "
+                f"at {with_unit(least, cost)}, {small.name} with n = {between(many)} is at {share(many.mean)}, "
                 f"{large.name} with n = {between(one)} at {share(one.mean)}"
             )
         ends[kind] = _optimal(result, cost, kind, ordered)
     if not pairs:
         why = "; ".join(apart) or "there are no two models whose votes can be had for the same cost"
-        return unanswered(SIZES, why, claim=claim, source=source)
+        return leave_open(SIZES, why, claim=claim, source=source)
     # The largest of the smaller models, under the plain vote where there is one.
     first = next(iter(pairs)).partition(" ")[0]
     chosen = [name for name in pairs if name.startswith(f"{first} ")][-1]
@@ -168,12 +168,12 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
     claim = "REBASE beats voting at every budget: 7B with 32 samples 46.8%, 34B with 64 votes 46.7%"
     source = "Wu et al. 2024, Inference Scaling Laws"
     cost = main_cost(result)
-    curves = known(result, cost) if cost else []
+    curves = curves_with_cost(result, cost) if cost else []
     rows: Rows = {}
     apart: list[str] = []
     for tree in (c for c in curves if c.kind in TREES):
         for vote in (c for c in curves if c.model == tree.model and registry.says(c.kind, "votes")):
-            over = shared([tree, vote])
+            over = shared_problems([tree, vote])
             before = 0.0
             for budget in ladder(tree, str(cost), over)[1]:
                 both = even(tree, vote, str(cost), float(budget), over)
@@ -185,7 +185,7 @@ def rebase_dominates_voting(result: StudyResult) -> Question:
                 apart.append(_apart(tree, vote, str(cost), over))
     if not rows:
         why = "; ".join(apart) or "no model has both REBASE and a vote that can be had for its cost"
-        return unanswered(REBASE, why, claim=claim, source=source)
+        return leave_open(REBASE, why, claim=claim, source=source)
     # The largest model, the strongest vote, and of its n the middle one.
     last = list(rows)[-1]
     alike = [name for name, row in rows.items() if row[:2] == rows[last][:2]]
@@ -221,12 +221,12 @@ def samples_or_longer(result: StudyResult) -> Question:
     cost = main_cost(result)
     rows: Rows = {}
     apart: list[str] = []
-    curves = known(result, cost) if cost else []
+    curves = curves_with_cost(result, cost) if cost else []
     for curve in curves:
         vote = next((c for c in curves if (c.model, c.kind) == (curve.model, "majority")), None)
         if not registry.says(curve.kind, "thinks") or vote is None:
             continue
-        over = shared([curve, vote])
+        over = shared_problems([curve, vote])
         both = even(curve, vote, str(cost), float(ladder(curve, str(cost), over)[1][-1]), over)
         if both is not None:
             rows[curve.name] = curve, vote, *both
@@ -234,7 +234,7 @@ def samples_or_longer(result: StudyResult) -> Question:
             apart.append(_apart(curve, vote, str(cost), over))
     if not rows:
         why = "; ".join(apart) or "no model has both longer thought and a plain vote whose costs are known"
-        return unanswered(LONGER, why, claim=claim, source=source)
+        return leave_open(LONGER, why, claim=claim, source=source)
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
         *rest, main = (_beside(row, str(cost), tested.get(name)) for name, row in rows.items())
@@ -258,7 +258,7 @@ def _beside(row: tuple[Curve, Curve, AtCost, AtCost], cost: str, test: Contrast 
     curve, vote, at, beside = row
     with_n = f" with n = {between(at)}" if at.between != (0, 0) else ""
     return (
-        f"at {spent(at.spends, cost)}, {curve.name}{with_n} is at {share(at.mean)}, {vote.name} with n = "
+        f"at {with_unit(at.spends, cost)}, {curve.name}{with_n} is at {share(at.mean)}, {vote.name} with n = "
         f"{between(beside)} at {share(beside.mean)}: {words(test)}"
     )
 
@@ -268,8 +268,8 @@ def _apart(a: Curve, b: Curve, cost: str, over: Bools) -> str:
     dear, cheap = sorted((a, b), key=lambda c: -float(ladder(c, cost, over)[1][0]))
     begins, ends = ladder(dear, cost, over)[1][0], ladder(cheap, cost, over)[1][-1]
     return (
-        f"{dear.name} begins at {spent(float(begins), cost)}, and {cheap.name} was measured up to "
-        f"{spent(float(ends), cost)}: not compared"
+        f"{dear.name} begins at {with_unit(float(begins), cost)}, and {cheap.name} was measured up to "
+        f"{with_unit(float(ends), cost)}: not compared"
     )
 
 
@@ -277,7 +277,7 @@ def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
     """The first curve of this kind of every model, smallest model first: by its size, or by the cost of one sample."""
     sizes = {model.name: model.size for model in result.models}
     curves: dict[str, Curve] = {}
-    for curve in known(result, cost):
+    for curve in curves_with_cost(result, cost):
         if curve.kind == kind:
             curves.setdefault(curve.model, curve)
     every = list(curves.values())
@@ -297,16 +297,16 @@ def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) ->
     ):
         those = list(same)
         least = min(size.share[model] for size in those)
-        ends = [spent(size.budget, cost) for size in (those[0], those[-1])]
+        ends = [with_unit(size.budget, cost) for size in (those[0], those[-1])]
         where = f"at {ends[0]}" if len(those) == 1 else f"from {ends[0]} to {ends[1]}"
-        sure = "" if np.isnan(least) else resampled(least, len(those))
+        sure = "" if np.isnan(least) else win_share(least, len(those))
         if len(tied) > 1:
-            model, sure = "none", f" ({listed(list(tied))} tie: {TIED})"
+            model, sure = "none", f" ({join_words(list(tied))} tie: {TIED})"
         parts.append(f"{model} {where}{' (the only one that it pays for)' if alone else sure}")
     cross = crossing(ordered[-2], ordered[-1], cost)
     after = ""
     if cross is not None:
-        after = f"; {cross.after} overtakes {cross.before} at {spent(cross.cost, cost)}"
+        after = f"; {cross.after} overtakes {cross.before} at {with_unit(cross.cost, cost)}"
         if not np.isnan(cross.low):
-            after += f" (95%: {within(cross.low, cross.high, lambda x: spent(x, cost))})"
-    return f"of the budgets, under {kind}, best is {listed(parts)}{after}" if parts else ""
+            after += f" (95%: {within(cross.low, cross.high, lambda x: with_unit(x, cost))})"
+    return f"of the budgets, under {kind}, best is {join_words(parts)}{after}" if parts else ""

@@ -27,7 +27,7 @@ from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW, solve_pools
 from metagen.runs.directory import Cell, RunDirectory, nearest
 from metagen.runs.table.tables import read
-from metagen.runs.words import least, percent, signed
+from metagen.runs.words import least, percent, signed_points
 from metagen.runs.work import unfinished
 
 T = TypeVar("T")
@@ -88,8 +88,8 @@ def compare(
         (first, one), (second, two) = (stack.enter_context(unfinished.tables(run)) for run in (a, b))
         shared, sizes = _problems(first, second, a, b)
         tests = _tests(_pairs(one.lines, two.lines, pairs, a, b))
-        left = solved(first, [x for (x, _), _ in tests])
-        right = solved(second, [y for (_, y), _ in tests])
+        left = accuracy_by_problem(first, [x for (x, _), _ in tests])
+        right = accuracy_by_problem(second, [y for (_, y), _ in tests])
         found = []
         for (x, y), also in tests:
             ids = [id for id in shared if id in left[x.name] and id in right[y.name]]
@@ -171,7 +171,7 @@ def _name(x: Cell, y: Cell) -> str:
     return x.name if x.name == y.name else f"{x.name} → {y.name}"
 
 
-def solved(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, dict[str, float]]:
+def accuracy_by_problem(directory: RunDirectory, lines: abc.Sequence[Cell]) -> dict[str, dict[str, float]]:
     """Configurations, each with its accuracy on every problem that it has finished, by id."""
     pooled = solve_pools(directory, lines)
     found = {name: dict(zip(one.ids, one.accuracy.tolist(), strict=True)) for name, one in pooled.items()}
@@ -270,7 +270,13 @@ def render(
     shown = [c for c in compared if c.shown]
     count = "1 configuration is shown to differ" if len(shown) == 1 else f"{len(shown)} are shown to differ"
     title.append(f"; of {len(compared)} compared, {count}\n")
-    parts: list[RenderableType] = [title, _table(compared), Text(), *_named(compared), _notes(compared)]
+    parts: list[RenderableType] = [
+        title,
+        _table(compared),
+        Text(),
+        *_name_problems(compared),
+        _notes(compared),
+    ]
     return Group(*(Padding(part, (0, 0, 0, 1)) for part in parts))
 
 
@@ -296,12 +302,12 @@ def cells_of(test: Compared | Contrast, *more: str) -> tuple[str | Text, ...]:
     """The cells of a comparison behind the accuracies of both sides."""
     d = test.difference
     style = "" if not test.shown else "bold green" if d.estimate > 0 else "bold red"
-    bounds = "–" if isnan(d.low) else f"{signed(d.low)} … {signed(d.high)}"
+    bounds = "–" if isnan(d.low) else f"{signed_points(d.low)} … {signed_points(d.high)}"
     detectable = "" if test.shown else least(d)
-    return Text(signed(d.estimate), style), bounds, p_number(test.p_value), *more, detectable
+    return Text(signed_points(d.estimate), style), bounds, p_number(test.p_value), *more, detectable
 
 
-def _named(compared: abc.Sequence[Compared]) -> Iterable[RenderableType]:
+def _name_problems(compared: abc.Sequence[Compared]) -> Iterable[RenderableType]:
     """The first problems gained and lost, of the configuration that gains or loses most."""
     most = max(compared, key=lambda c: len(c.gained) + len(c.lost))
     for what, ids in (("gained", most.gained), ("lost", most.lost)):

@@ -116,7 +116,7 @@ def curves(
     notes: list[Note] = []
     for x, y in _pairs(a, b, pairs):
         name = x.name if x.name == y.name else f"{x.name} → {y.name}"
-        fine = _measured(x, places[0]) & _measured(y, places[1])
+        fine = _complete_problems(x, places[0]) & _complete_problems(y, places[1])
         if not fine.any():
             notes.append(Note(name, "no problem that both have measured at all points: not compared"))
             continue
@@ -135,7 +135,7 @@ def curves(
             # Beyond the last point of one nothing changes: one test, counted once.
             same = (cost, both[0].spends)
             if same != last:
-                test = f"{name} at {words.spent(both[0].spends, cost)}"
+                test = f"{name} at {words.with_unit(both[0].spends, cost)}"
                 rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
                 found[test] = (cost, budget, both[0].spends)
             last = same
@@ -153,7 +153,7 @@ def _places(result: StudyResult, ids: abc.Sequence[str]) -> Ints:
     return np.array([at[id] for id in ids], dtype=np.int64)
 
 
-def _measured(curve: Curve, places: Ints) -> Any:
+def _complete_problems(curve: Curve, places: Ints) -> Any:
     """Which of these problems have every point that any problem has."""
     there = np.isfinite(curve.accuracy)
     return there[there.any(axis=1)][:, places].all(axis=0)
@@ -175,7 +175,7 @@ def _budgets(
 ) -> list[tuple[str, float]]:
     """Costs and budgets at which two curves are compared, of costs that both know."""
 
-    def known(cost: str) -> bool:
+    def is_known(cost: str) -> bool:
         return all(
             cost in c.costs and np.isfinite(c.costs[cost][:, p]).all() for c, p in ((x, at[0]), (y, at[1]))
         )
@@ -185,9 +185,9 @@ def _budgets(
         for cost in dict.fromkeys([*a.budgets, *b.budgets])
         for budget in sorted({*a.budgets.get(cost, ()), *b.budgets.get(cost, ())})
     ]
-    if not given and (cost := main_cost(a)) is not None and known(cost):
+    if not given and (cost := main_cost(a)) is not None and is_known(cost):
         return [(cost, float(c)) for c in sorted(set(x.costs[cost][:, at[0]].mean(axis=1).tolist()))]
-    lacking = dict.fromkeys(cost for cost, _ in given if not known(cost))
+    lacking = dict.fromkeys(cost for cost, _ in given if not is_known(cost))
     notes += [Note(x.name, f"{cost} is not known on both sides: not compared at it") for cost in lacking]
     return [(cost, budget) for cost, budget in given if cost not in lacking]
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 from metagen.analysis.ties import margin
-from metagen.runs.curves.frontier import ladder, resampled, shared
+from metagen.runs.curves.frontier import bootstrap_weights, ladder, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Curve, Floats
 
@@ -53,7 +53,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
     Touching without changing sides is no crossing, nor is a lead that is a tie. Raises InputError for a cost
     that one of them does not know, and for curves without a problem in common.
     """
-    over = shared([a, b])
+    over = shared_problems([a, b])
     every = _zeros(*_means(a, cost, over, None), *_means(b, cost, over, None))
     if not every:
         return None
@@ -64,7 +64,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
     if count < FEW:
         return Crossing(*names, place, np.nan, np.nan, tuple(found), np.nan)
     drawn, crossed = [], 0
-    for weights in resampled(count, resamples, seed):
+    for weights in bootstrap_weights(count, resamples, seed):
         first, second = _means(a, cost, over, weights), _means(b, cost, over, weights)
         alike = [at for at, sign in _zeros(*first, *second) if sign == rising]
         crossed += bool(alike)
@@ -79,7 +79,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
 
 def common(a: Curve, b: Curve, cost: str) -> Range | None:
     """The costs over which two curves can be compared; None if one ends before the other begins."""
-    over = shared([a, b])
+    over = shared_problems([a, b])
     first, second = _means(a, cost, over, None), _means(b, cost, over, None)
     least, most = max(first[0][0], second[0][0]), min(first[0][-1], second[0][-1])
     if least > most:

@@ -16,7 +16,7 @@ from metagen.analysis.comparison import pick
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import InputError
-from metagen.runs.curves.frontier import at_cost, known, ladder, main_cost, shared, wins
+from metagen.runs.curves.frontier import at_cost, curves_with_cost, ladder, main_cost, shared_problems, wins
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.recorded import HALVES
 from metagen.runs.curves.study import Curve, Floats, Ints, StudyResult, Votes
@@ -24,7 +24,7 @@ from metagen.runs.note import Note
 from metagen.runs.questions.equal_compute import budgets, middle
 from metagen.runs.questions.frontier import BANDS
 from metagen.runs.questions.section import Plot, Section, Table
-from metagen.runs.words import axis, often, rated, share, spent
+from metagen.runs.words import axis, often, share, with_interval, with_unit
 from metagen.runs.work.allocation.allocate import quantiles
 
 #: Groups of about equal size.
@@ -92,7 +92,7 @@ def comparable(result: StudyResult, cost: str) -> list[Curve]:
 
     With `limit: {halves: true}` those are halves of the pools; what runs by itself reads whole pools, and is left out.
     """
-    return [c for c in known(result, cost) if not (result.facts.get(HALVES) and c.source == "run")]
+    return [c for c in curves_with_cost(result, cost) if not (result.facts.get(HALVES) and c.source == "run")]
 
 
 def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[float]) -> list[Best]:
@@ -100,7 +100,7 @@ def best_by_group(result: StudyResult, made: Groups, cost: str, at: Sequence[flo
     curves = comparable(result, cost)
     if not curves:
         return []
-    over = shared(curves)
+    over = shared_problems(curves)
     found = []
     for group, name in enumerate(made.names):
         mine = over & (made.of == group)
@@ -132,14 +132,14 @@ def section(result: StudyResult) -> Section:
     notes: list[Note] = []
     pictures, tables = [], []
     curves = comparable(result, cost) if cost is not None else []
-    if cost is not None and pools and (left := len(known(result, cost)) - len(curves)):
+    if cost is not None and pools and (left := len(curves_with_cost(result, cost)) - len(curves)):
         text = (
             f"{left} curves are left out: these strategies run by themselves, on both halves of the samples, and the "
             "other half tells how hard a problem is"
         )
         notes.append(Note(name, text))
     if cost is not None and pools and curves:
-        over = shared(curves)
+        over = shared_problems(curves)
         made = groups(pools, min(GROUPS, max(1, int(over.sum()) // FEW)))
         fewest = min((int((over & (made.of == g)).sum()) for g in range(len(made.names))), default=0)
         if fewest < FEW:
@@ -188,8 +188,8 @@ def _right(pools: Sequence[Votes]) -> Floats:
 def _table(every: list[Best], cost: str) -> Table:
     rows = []
     for one in every:
-        words = rated(one.accuracy, one.low, one.high)
-        where = (one.group, str(one.problems), spent(one.budget, cost))
+        words = with_interval(one.accuracy, one.low, one.high)
+        where = (one.group, str(one.problems), with_unit(one.budget, cost))
         rows.append((*where, one.name, often(one.share), words, share(one.naive), str(one.options)))
     caption = (
         "The best of all strategies of all models by group and budget. Best in: share of resamples of the problems. "
@@ -203,7 +203,7 @@ def _table(every: list[Best], cost: str) -> Table:
 def _curves(result: StudyResult, model: str, made: Groups, cost: str) -> Plot:
     """The strategies of one model in each group."""
     curves = [c for c in comparable(result, cost) if c.model == model]
-    over = shared(comparable(result, cost))
+    over = shared_problems(comparable(result, cost))
     panels: dict[str, list[Line]] = {}
     for group, name in enumerate(made.names):
         mine = over & (made.of == group)
@@ -220,8 +220,8 @@ def _curves(result: StudyResult, model: str, made: Groups, cost: str) -> Plot:
 
 def _levels(result: StudyResult, cost: str) -> Plot | None:
     """Accuracy by level at the median budget; None for a task with fewer than two levels."""
-    curves = known(result, cost)
-    over = shared(curves)
+    curves = curves_with_cost(result, cost)
+    over = shared_problems(curves)
     levels = sorted({int(v) for v in result.levels[over] if v >= 0})
     if len(levels) < 2:
         return None
@@ -240,7 +240,7 @@ def _levels(result: StudyResult, cost: str) -> Plot | None:
             line = Line(curve.strategy, x, y, [float(b.low) for b in bounds], [float(b.high) for b in bounds])
         panels.setdefault(curve.model, []).append(line)
     caption = (
-        f"Accuracy by level, each strategy at {spent(budget, cost)} per problem or what it has for less."
+        f"Accuracy by level, each strategy at {with_unit(budget, cost)} per problem or what it has for less."
     )
     return Plot("levels", "By level", caption, "level", "accuracy", panels, x_scale="linear")
 

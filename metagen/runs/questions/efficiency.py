@@ -36,7 +36,9 @@ def section(result: StudyResult) -> Section:
     loads = [Load(**one) for one in facts.get("loads", ())]
     findings = [order(result, name) for name in _accelerators(result)]
     tables = [
-        table for table in (_waiting(loads), _memory(loads), _machines(facts), _spent(facts)) if table.rows
+        table
+        for table in (_waiting(loads), _memory(loads), _machines(facts), _spending_table(facts))
+        if table.rows
     ]
     return Section(
         "efficiency",
@@ -149,7 +151,7 @@ def _machines(facts: Mapping[str, Any]) -> Table:
     return Table("accelerators", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
-def _spent(facts: Mapping[str, Any]) -> Table:
+def _spending_table(facts: Mapping[str, Any]) -> Table:
     columns = ("who", "what", "calls", "generated", "read", "cached", "FLOPs", "share", "computed twice")
     parts = list(facts.get("spent", ()))
     total = sum(p["flops"] or 0 for p in parts)

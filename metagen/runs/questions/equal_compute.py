@@ -12,12 +12,20 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast, p_number
 from metagen.runs.curves.checks import remedy
-from metagen.runs.curves.frontier import SLACK, AtCost, even, known, ladder, main_cost, shared
+from metagen.runs.curves.frontier import (
+    SLACK,
+    AtCost,
+    curves_with_cost,
+    even,
+    ladder,
+    main_cost,
+    shared_problems,
+)
 from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.note import Note
-from metagen.runs.questions.question import compared
+from metagen.runs.questions.question import compare_pairs
 from metagen.runs.questions.section import Table
-from metagen.runs.words import difference, listed, share, spent, unit
+from metagen.runs.words import difference, join_words, share, unit, with_unit
 
 #: What the others are compared with: the first of these kinds that a model has.
 REFERENCES = ("majority", "weighted", "best_of_n", "sample")
@@ -41,10 +49,10 @@ def budgets(result: StudyResult, cost: str) -> tuple[float, ...]:
     """Those of the study, ascending; without any, some over the costs of its curves, evenly in the logarithm."""
     if result.budgets.get(cost):
         return tuple(sorted(result.budgets[cost]))
-    curves = known(result, cost)
+    curves = curves_with_cost(result, cost)
     if not curves:
         return ()
-    over = shared(curves)
+    over = shared_problems(curves)
     ends = [ladder(curve, cost, over)[1] for curve in curves]
     least, most = min(costs[0] for costs in ends), max(costs[-1] for costs in ends)
     return tuple(np.geomspace(least, most, BUDGETS).tolist()) if most > least else (float(least),)
@@ -53,7 +61,9 @@ def budgets(result: StudyResult, cost: str) -> tuple[float, ...]:
 def costs(result: StudyResult) -> tuple[str, ...]:
     """The costs of the study's budgets that curves know, the main one first; without any, the main one."""
     main = main_cost(result)
-    named = [cost for cost in result.budgets if known(result, cost)] or ([] if main is None else [main])
+    named = [cost for cost in result.budgets if curves_with_cost(result, cost)] or (
+        [] if main is None else [main]
+    )
     return tuple(sorted(named, key=lambda cost: cost != main))
 
 
@@ -61,7 +71,7 @@ def cheapest(result: StudyResult, cost: str) -> tuple[str, float] | None:
     """The configuration that costs least, and its mean cost; None where no curve knows the cost."""
     found = {
         curve.configuration(point): float(curve.costs[cost][point, there].mean())
-        for curve in known(result, cost)
+        for curve in curves_with_cost(result, cost)
         for point, there in enumerate(np.isfinite(curve.accuracy))
         if there.any()
     }
@@ -81,7 +91,7 @@ def unpaid(result: StudyResult) -> tuple[Note, ...]:
         notes += [
             Note(
                 cost,
-                f"{spent(b, cost)} is below the cheapest, {name} at {spent(spends, cost)}: it pays for nothing",
+                f"{with_unit(b, cost)} is below the cheapest, {name} at {with_unit(spends, cost)}: it pays for nothing",
             )
             for b in sorted(given)
             if b < spends * (1.0 - SLACK)
@@ -95,11 +105,11 @@ def elsewhere(result: StudyResult) -> tuple[Note, ...]:
     if main is None or not any(cost != main for cost in result.budgets):
         return ()
     others = [unit(cost) for cost in costs(result) if cost != main]
-    own = f"budgets in {listed(others)} have tables of their own; " if others else ""
+    own = f"budgets in {join_words(others)} have tables of their own; " if others else ""
     text = f"{own}the frontier's members, crossings, difficulty and the answers are compared in {unit(main)}"
     if not result.budgets.get(main):
         given = budgets(result, main)
-        ends = f"{len(given)} from {spent(given[0], main)} to {spent(given[-1], main)}"
+        ends = f"{len(given)} from {with_unit(given[0], main)} to {with_unit(given[-1], main)}"
         text += f", of which the study names none: at {ends}"
     return (Note("budgets", text),)
 
@@ -123,7 +133,9 @@ def rivals(result: StudyResult, cost: str) -> list[Rival]:
                 continue
             before = both[0].spends
             found.append((curve, reference, budget, *both))
-    tested = compared({str(i): (beside.accuracy, at.accuracy) for i, (*_, at, beside) in enumerate(found)})
+    tested = compare_pairs(
+        {str(i): (beside.accuracy, at.accuracy) for i, (*_, at, beside) in enumerate(found)}
+    )
     return [Rival(*one, tested.get(str(i))) for i, one in enumerate(found)]
 
 
@@ -173,11 +185,11 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
             f" Of {len(result.problems)} problems each has those that both measured, {min(counts)} or more."
         )
     return Table(
-        named("equal-compute", result, cost), caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})
+        table_name("equal-compute", result, cost), caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})
     ), notes
 
 
-def named(what: str, result: StudyResult, cost: str) -> str:
+def table_name(what: str, result: StudyResult, cost: str) -> str:
     """The name of a table at a cost: of the first of them plain, so that every study has it."""
     return what if cost == costs(result)[0] else f"{what}-{cost.replace(':', '-')}"
 
@@ -185,7 +197,7 @@ def named(what: str, result: StudyResult, cost: str) -> str:
 def _row(rival: Rival, cost: str) -> tuple[str, ...]:
     c = rival.contrast
     return (
-        spent(rival.budget, cost), rival.curve.name, between(rival.at), spent(rival.at.spends, cost),
+        with_unit(rival.budget, cost), rival.curve.name, between(rival.at), with_unit(rival.at.spends, cost),
         share(rival.at.mean), f"{rival.reference.strategy}, n = {between(rival.beside)}", share(rival.beside.mean),
         "–" if c is None else difference(c.difference.estimate, c.difference.low, c.difference.high),
         "–" if c is None else p_number(c.p_value), "–" if c is None else points(c.difference.detectable),
@@ -207,7 +219,7 @@ def _facing(result: StudyResult, cost: str) -> list[tuple[Curve, Curve, Bools | 
     """Every curve with the reference of its model, and the problems of both; a sample is a vote of one."""
     found = []
     for model in dict.fromkeys(curve.model for curve in result.curves):
-        curves = [c for c in known(result, cost) if c.model == model]
+        curves = [c for c in curves_with_cost(result, cost) if c.model == model]
         reference = _reference(curves)
         if reference is not None:
             rest = [c for c in curves if c is not reference and c.kind != "sample"]

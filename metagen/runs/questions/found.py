@@ -30,16 +30,16 @@ def find(path: str | Path) -> Found:
     A plain run has no accelerators and no sizes: what needs them is unknown.
     """
     from metagen.runs.curves import collect
-    from metagen.runs.curves.recorded import critiqued
+    from metagen.runs.curves.recorded import add_critique_costs
 
     at = directory.find(path)
     if isinstance(at, RunDirectory):
         result = collect.of_run(at)
-        return Found(at.root, critiqued(result) if _replayed(at) else result, at)
+        return Found(at.root, add_critique_costs(result) if _is_replay(at) else result, at)
     return Found(at.root, StudyResult.load(at.root), at.role("test"))
 
 
-def _replayed(run: RunDirectory) -> bool:
+def _is_replay(run: RunDirectory) -> bool:
     """Whether its samples were recorded elsewhere, so that its verifiers cost it nothing."""
     generators = source.read(run.experiment).data.get("generators")
     kinds = generators.values() if isinstance(generators, dict) else ()

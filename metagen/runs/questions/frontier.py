@@ -13,11 +13,11 @@ from metagen.errors import InputError
 from metagen.runs.curves.frontier import (
     PricedCell,
     cells,
-    known,
-    left_out,
+    curves_with_cost,
     main_cost,
     membership,
     missing,
+    note_unknown_costs,
     optimal_size,
     pareto,
 )
@@ -27,8 +27,19 @@ from metagen.runs.note import Note
 from metagen.runs.questions import equal_compute
 from metagen.runs.questions.crossings import common, crossing
 from metagen.runs.questions.section import Heat, Plot, Section, Table
-from metagen.runs.questions.section import banded as has_bands
-from metagen.runs.words import TIED, TIMED, axis, listed, often, rated, share, spent, unit, within
+from metagen.runs.questions.section import has_band as has_bands
+from metagen.runs.words import (
+    TIED,
+    TIMED,
+    axis,
+    join_words,
+    often,
+    share,
+    unit,
+    with_interval,
+    with_unit,
+    within,
+)
 
 #: Configurations that are on the frontier less often are not worth a row of their own.
 LEAST = 0.05
@@ -68,7 +79,7 @@ def section(result: StudyResult) -> Section:
             *(
                 note
                 for name in dict.fromkeys((*costs, *equal_compute.costs(result)))
-                for note in left_out(result, name)
+                for note in note_unknown_costs(result, name)
             ),
         ),
     )
@@ -153,7 +164,7 @@ def _line(label: str, mine: list[PricedCell], error: bool = False) -> Line | Non
 
 def _best(every: list[PricedCell]) -> list[PricedCell]:
     named = {c.name: c for c in every}
-    return [named[p.label] for p in best_of(c.drawn for c in every)]
+    return [named[p.label] for p in best_of(c.plot_point for c in every)]
 
 
 def _curves(result: StudyResult, cost: str) -> Plot:
@@ -180,8 +191,8 @@ def _members(result: StudyResult, cost: str) -> Table:
     best = {cell.name for cell in pareto(result, cost)}
     rows = [
         (
-            cell.name, cell.curve.frozen or AS_WRITTEN, spent(cell.cost, cost),
-            rated(cell.accuracy, cell.low, cell.high, cell.stderr), "yes" if cell.name in best else "",
+            cell.name, cell.curve.frozen or AS_WRITTEN, with_unit(cell.cost, cost),
+            with_interval(cell.accuracy, cell.low, cell.high, cell.stderr), "yes" if cell.name in best else "",
             often(sure.get(cell.name, nan)),
         )
         for cell in sorted(cells(result, cost), key=lambda c: c.cost)
@@ -198,8 +209,8 @@ def _members(result: StudyResult, cost: str) -> Table:
 def _sizes(result: StudyResult, cost: str) -> list[Table]:
     """The best model by budget, for every strategy that several models have."""
     rows = []
-    for strategy in dict.fromkeys(c.strategy for c in known(result, cost)):
-        if len({c.model for c in known(result, cost) if c.strategy == strategy}) < 2:
+    for strategy in dict.fromkeys(c.strategy for c in curves_with_cost(result, cost)):
+        if len({c.model for c in curves_with_cost(result, cost) if c.strategy == strategy}) < 2:
             continue
         for size in optimal_size(result, cost, equal_compute.budgets(result, cost), strategy):
             if size.model is None:
@@ -207,14 +218,18 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
             alone = f"{size.model}: the only one" if size.alone else ""
             shares = alone or ", ".join(f"{m}: {often(v)}" for m, v in size.share.items())
             means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
-            rows.append((strategy, spent(size.budget, cost), listed(list(size.tied)), means, shares))
+            rows.append((strategy, with_unit(size.budget, cost), join_words(list(size.tied)), means, shares))
     caption = (
         f"The best size of model for a budget in {unit(cost)}; share of resamples of the problems in which each model "
         f"is best. The only one: the budget pays for no other. Several: they tie ({TIED}), the first spends least."
     )
     columns = ("strategy", "budget", "best model", "accuracy", "best in")
     return (
-        [Table(equal_compute.named("sizes", result, cost), caption, columns, tuple(rows), frozenset({1}))]
+        [
+            Table(
+                equal_compute.table_name("sizes", result, cost), caption, columns, tuple(rows), frozenset({1})
+            )
+        ]
         if rows
         else []
     )
@@ -224,7 +239,7 @@ def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]
     """Two models under one strategy; two strategies of one model only where they cross."""
     rows: list[tuple[str, ...]] = []
     notes = []
-    for a, b in combinations(known(result, cost), 2):
+    for a, b in combinations(curves_with_cost(result, cost), 2):
         if (a.model == b.model) == (a.strategy == b.strategy) or len(a.ns) < 2 or len(b.ns) < 2:
             continue
         try:
@@ -234,10 +249,10 @@ def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]
             continue
         if where is None or where.least == where.most:
             continue
-        ends = f"{spent(where.least, cost)} to {spent(where.most, cost)}"
+        ends = f"{with_unit(where.least, cost)} to {with_unit(where.most, cost)}"
         if found is not None:
-            sure = within(found.low, found.high, lambda x: spent(x, cost))
-            at = ", ".join(spent(x, cost) for x in found.every)
+            sure = within(found.low, found.high, lambda x: with_unit(x, cost))
+            at = ", ".join(with_unit(x, cost) for x in found.every)
             rows.append((f"{a.name}, {b.name}", ends, at, sure, f"then {found.after}"))
         elif a.model != b.model:
             rows.append(
@@ -261,7 +276,7 @@ def _costs(result: StudyResult) -> list[str]:
     """Costs that most curves know."""
     names = dict.fromkeys(name for c in result.curves for name in c.costs)
     count = sum(not c.oracle for c in result.curves)
-    return [name for name in names if len(known(result, name)) * 2 > count]
+    return [name for name in names if len(curves_with_cost(result, name)) * 2 > count]
 
 
 def _means(curve: Curve) -> list[float]:

@@ -19,14 +19,14 @@ from metagen.analysis.extrapolation import Extrapolated, coverage_beyond
 from metagen.analysis.figures import Line
 from metagen.analysis.scaling import Fit, Law, fit, predict, refits
 from metagen.errors import InputError
-from metagen.runs.curves.frontier import known, ladder, main_cost, shared
+from metagen.runs.curves.frontier import curves_with_cost, ladder, main_cost, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Curve, Floats, StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.note import Note
-from metagen.runs.questions.pools import own_pool, sampled
+from metagen.runs.questions.pools import complete_problems, own_pool
 from metagen.runs.questions.section import Plot, Table
-from metagen.runs.words import axis, listed, rated
+from metagen.runs.words import axis, join_words, with_interval
 
 #: Times the pool at which coverage is predicted.
 MULTIPLES = (1, 4, 16)
@@ -59,7 +59,7 @@ def every(result: StudyResult) -> tuple[Fitted, ...]:
     found = [c for c in (coverage(result, model.name) for model in result.models) if c is not None]
     cost = main_cost(result)
     curves = (
-        [c for c in known(result, cost) if c.source == "pool" and registry.says(c.kind, "votes")]
+        [c for c in curves_with_cost(result, cost) if c.source == "pool" and registry.says(c.kind, "votes")]
         if cost
         else []
     )
@@ -71,13 +71,13 @@ def every(result: StudyResult) -> tuple[Fitted, ...]:
 def coverage(result: StudyResult, model: str) -> Fitted | None:
     """pass@k of a model's pool against k, in powers of two; None without a pool."""
     pool = own_pool(result, model)
-    if pool is None or not sampled(pool).any():
+    if pool is None or not complete_problems(pool).any():
         return None
-    over = sampled(pool)
+    over = complete_problems(pool)
     size, right = pool.classes.shape[1], pool.correct[over].sum(axis=1)
     ks = np.array([2**i for i in range(size.bit_length())], dtype=np.float64)
     rows = np.stack([pass_at_k(size, right, k) for k in ks])
-    return _fitted("exponentiated power", f"coverage of {model}", "samples n", ks, rows)
+    return _fit("exponentiated power", f"coverage of {model}", "samples n", ks, rows)
 
 
 @lru_cache(maxsize=4)
@@ -86,7 +86,7 @@ def beyond(result: StudyResult) -> dict[str, tuple[int, tuple[Extrapolated, ...]
     found = {}
     for model in result.models:
         pool = own_pool(result, model.name)
-        if pool is None or (over := sampled(pool)).sum() < FEW:
+        if pool is None or (over := complete_problems(pool)).sum() < FEW:
             continue
         size = pool.classes.shape[1]
         ks = [size * times for times in MULTIPLES]
@@ -96,15 +96,15 @@ def beyond(result: StudyResult) -> dict[str, tuple[int, tuple[Extrapolated, ...]
 
 def against(curve: Curve, cost: str, law: Law) -> Fitted:
     """A law of a curve against a cost."""
-    over = shared([curve])
+    over = shared_problems([curve])
     points, costs = ladder(curve, cost, over)
     accuracy = curve.accuracy[points][:, over]
     rows = accuracy if law == "log-linear" else 1.0 - accuracy
     what = "accuracy" if law == "log-linear" else "error"
-    return _fitted(law, f"{what} of {curve.name}", axis(cost), costs, rows)
+    return _fit(law, f"{what} of {curve.name}", axis(cost), costs, rows)
 
 
-def _fitted(law: Law, of: str, label: str, x: Floats, rows: Floats) -> Fitted:
+def _fit(law: Law, of: str, label: str, x: Floats, rows: Floats) -> Fitted:
     """rows: [points, problems]."""
     means = rows.mean(axis=1)
     if np.ptp(means) < 1e-12:
@@ -157,13 +157,18 @@ def tables(fitted: tuple[Fitted, ...]) -> list[Table]:
     return [Table("laws", caption, columns, tuple(rows), frozenset({3}))] if rows else []
 
 
-def predicted(result: StudyResult) -> list[Table]:
+def predict_coverage(result: StudyResult) -> list[Table]:
     """Coverage of more samples than there are, with its interval."""
     rows = []
     for model, (size, found) in beyond(result).items():
         fits = "" if found[0].fits else "no, or too few solved to tell: bounds of any distribution"
         rows.append(
-            (model, str(size), *(rated(one.estimate, one.low, one.high) for one in found), fits or "yes")
+            (
+                model,
+                str(size),
+                *(with_interval(one.estimate, one.low, one.high) for one in found),
+                fits or "yes",
+            )
         )
     caption = (
         "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from how many samples of "
@@ -180,7 +185,7 @@ def notes(fitted: tuple[Fitted, ...]) -> list[Note]:
     for one in fitted:
         if one.fit is None:
             reasons.setdefault(one.why, []).append(one.of)
-    return [Note(listed(curves), why) for why, curves in reasons.items()]
+    return [Note(join_words(curves), why) for why, curves in reasons.items()]
 
 
 def _parameter(name: str, value: float, bounds: tuple[float, float]) -> str:

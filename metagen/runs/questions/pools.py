@@ -14,7 +14,7 @@ def own_pool(result: StudyResult, model: str) -> Votes | None:
     """The test samples of a model, with its settings as written; None without any."""
     mine = [v for v in result.votes if (v.model, v.role) == (model, "test")]
     found = next((v for v in mine if v.generator in ("", model)), mine[0] if mine else None)
-    return None if found is None else trimmed(found)
+    return None if found is None else trim(found)
 
 
 def limit_pool(result: StudyResult, curve: Curve) -> Votes | None:
@@ -22,11 +22,11 @@ def limit_pool(result: StudyResult, curve: Curve) -> Votes | None:
     mine = [
         v for v in result.votes if (v.model, v.role, v.generator) == (curve.model, "limit", curve.generator)
     ]
-    return next((trimmed(v) for v in mine if _weighs(v, curve)), None)
+    return next((trim(v) for v in mine if _weighs(v, curve)), None)
 
 
-def trimmed(votes: Votes) -> Votes:
-    """A pool of unequal numbers of samples, cut to what nine problems of ten have; see `sampled` for which these are.
+def trim(votes: Votes) -> Votes:
+    """A pool of unequal numbers of samples, cut to what nine problems of ten have: see `complete_problems`.
 
     Whatever weighs problems alike needs as many samples of each, and a few that were cut short should not decide how
     many.
@@ -49,7 +49,7 @@ def _weighs(votes: Votes, curve: Curve) -> bool:
     return curve.verifier in votes.scores and bool(np.isfinite(votes.scores[curve.verifier]).any())
 
 
-def sampled(votes: Votes) -> Bools:
+def complete_problems(votes: Votes) -> Bools:
     """[problems] that have as many samples as any."""
     return np.asarray(votes.sizes == votes.sizes.max(initial=0)) & (votes.sizes > 0)
 

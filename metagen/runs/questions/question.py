@@ -51,14 +51,14 @@ def answers(questions: Iterable[Question]) -> list[Finding]:
     """The findings of questions asked together: one family of tests."""
     asked = list(questions)
     pairs = {(i, name): pair for i, question in enumerate(asked) for name, pair in question.pairs.items()}
-    tested = compared({f"{i} {name}": pair for (i, name), pair in pairs.items()})
+    tested = compare_pairs({f"{i} {name}": pair for (i, name), pair in pairs.items()})
     return [
         question.said({name: tested[f"{i} {name}"] for name in question.pairs if f"{i} {name}" in tested})
         for i, question in enumerate(asked)
     ]
 
 
-def compared(pairs: Pairs) -> dict[str, Contrast]:
+def compare_pairs(pairs: Pairs) -> dict[str, Contrast]:
     """The contrasts of pairs that have enough problems, one family of tests."""
     fine = {name: (a, b) for name, (a, b) in pairs.items() if (np.isfinite(a) & np.isfinite(b)).sum() >= FEW}
     found = contrasts(fine) if fine else []
@@ -81,7 +81,7 @@ def numbers(contrast: Contrast | None) -> Numbers:
     }  # fmt: skip
 
 
-def unanswered(question: str, why: str, *, claim: str = "", source: str = "") -> Question:
+def leave_open(question: str, why: str, *, claim: str = "", source: str = "") -> Question:
     """A question that these data cannot answer."""
     finding = Finding(question, why, claim=claim, source=source, shown=False)
     return Question(lambda _: finding)

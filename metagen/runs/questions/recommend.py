@@ -73,19 +73,19 @@ class Recommendation:
         """
         both = np.isfinite(self.options).all(axis=0) & np.isfinite(other)
         rows = self.options[:, both]
-        return _valued(rows, self.noise, rows - other[both]) if both.any() else None
+        return _pick(rows, self.noise, rows - other[both]) if both.any() else None
 
     @property
-    def named(self) -> str:
+    def full_name(self) -> str:
         """The configuration with its frozen setting: `small/rebase@16 (temperature=0.2)`."""
-        return self.curve.named(self.curve.ns.tolist().index(self.n))
+        return self.curve.full_name(self.curve.ns.tolist().index(self.n))
 
     @property
     def sentence(self) -> str:
         """The recommendation in a line."""
-        limits = words.listed([f"{words.spent(limit, cost)}" for cost, limit in self.budgets.items()])
-        expected = words.rated(self.accuracy, self.low, self.high)
-        return f"For {limits} a problem: {self.named}, {expected} expected"
+        limits = words.join_words([words.with_unit(limit, cost) for cost, limit in self.budgets.items()])
+        expected = words.with_interval(self.accuracy, self.low, self.high)
+        return f"For {limits} a problem: {self.full_name}, {expected} expected"
 
     def data(self) -> dict[str, Any]:
         """For JSON; what is not known is null."""
@@ -135,7 +135,7 @@ def recommend(
     the YAML is cut out of; a note says where it cannot be. Raises InputError for no budget, an unknown cost, and a
     budget below the cheapest.
     """
-    _given(result, budgets)
+    _check_budgets(result, budgets)
     candidates, notes = _candidates(result, budgets)
     affordable = sorted(
         (c for c in candidates if c.load(budgets) <= 1.0 + 1e-9), key=lambda c: c.rank(budgets)
@@ -151,7 +151,7 @@ def recommend(
         )
     rows = options[:, shared]
     noise = np.array([c.curve.noise(c.point, shared) for c in affordable])
-    worth = _valued(rows, noise, seed=seed)
+    worth = _pick(rows, noise, seed=seed)
     at, chosen = worth.chosen, affordable[worth.chosen]
     notes += _notes(result, chosen, candidates, budgets, int(shared.sum()), len(shared))
     costs = {name: value for name, value in chosen.costs.items() if isfinite(value) and value > 0}
@@ -191,7 +191,7 @@ def at(path: str | Path, budgets: Mapping[str, float]) -> Recommendation:
     return recommend(found.result, budgets, experiment=experiment)
 
 
-def parsed(texts: Iterable[str]) -> dict[str, float]:
+def parse_budgets(texts: Iterable[str]) -> dict[str, float]:
     """Budgets from words such as `flops=2e9`. InputError for what is none, and for a cost given twice."""
     found: dict[str, float] = {}
     for text in texts:
@@ -209,7 +209,7 @@ def parsed(texts: Iterable[str]) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------ what is affordable
 
 
-def _given(result: StudyResult, budgets: Mapping[str, float]) -> None:
+def _check_budgets(result: StudyResult, budgets: Mapping[str, float]) -> None:
     """Budgets that can be compared with what is known."""
     curves = [curve for curve in result.curves if not curve.oracle]
     if not curves:
@@ -272,16 +272,16 @@ def _too_little(candidates: abc.Sequence[_Candidate], budgets: Mapping[str, floa
                 "give at least that"
             )
     nearest_one = min(candidates, key=lambda c: c.load(budgets))
-    takes = words.listed([f"{cost}={nearest_one.costs[cost]:.4g}" for cost in budgets])
-    limits = words.listed([f"{cost}={limit:g}" for cost, limit in budgets.items()])
+    takes = words.join_words([f"{cost}={nearest_one.costs[cost]:.4g}" for cost in budgets])
+    limits = words.join_words([f"{cost}={limit:g}" for cost, limit in budgets.items()])
     return f"no configuration keeps {limits} together; the nearest is {nearest_one.name}, which takes {takes}"
 
 
 # ------------------------------------------------------------------------------------------------ what is best
 
 
-def _valued(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
-    """What is picked of these, and its worth on problems that it was not picked on; of few problems as measured.
+def _pick(rows: Floats, noise: Floats, judged: Floats | None = None, seed: int = 0) -> Picked:
+    """Pick one of these, and measure it on problems that had no say in the choice; if they are few, on all.
 
     rows: [configurations, problems], cheapest first.
     """
@@ -306,7 +306,7 @@ def _runner_up(affordable: abc.Sequence[_Candidate], rows: Floats, at: int) -> C
             best[name] = i
     if not best or rows.shape[1] < 2:
         return None
-    found = contrasts({affordable[i].named: (rows[i], rows[at]) for i in best.values()}, fewest=FEW)
+    found = contrasts({affordable[i].full_name: (rows[i], rows[at]) for i in best.values()}, fewest=FEW)
     return max(found, key=lambda contrast: contrast.a)
 
 
@@ -337,7 +337,7 @@ def _notes(
         text = "how long a user waits is unknown: give study.accelerators, and engines whose models' shapes are known"
         found.append(Note("latency", text))
     if modelled := [cost for cost in budgets if ":" in cost]:
-        found.append(Note(words.listed(modelled), "modelled, not measured"))
+        found.append(Note(words.join_words(modelled), "modelled, not measured"))
     if "seconds" in budgets:
         found.append(Note("seconds", f"{words.TIMED} What a user waits is modelled by latency:NAME"))
     about = {chosen.curve.name, chosen.curve.model, chosen.curve.verifier, "yaml", *budgets}
@@ -372,7 +372,7 @@ def render(found: Recommendation) -> RenderableType:
     for cost, value in found.costs.items():
         limit = found.budgets.get(cost)
         table.add_row(words.unit(cost), amount(value), "" if limit is None else f"{value / limit:.0%}")
-    parts: list[RenderableType] = [Text(found.sentence, "bold"), Text(_expected(found)), table]
+    parts: list[RenderableType] = [Text(found.sentence, "bold"), Text(_expectation(found)), table]
     if found.runner_up is not None:
         parts.append(
             Text(f"Against {found.runner_up.name}, the best of another curve: {sentence(found.runner_up)}")
@@ -381,7 +381,7 @@ def render(found: Recommendation) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 0, 1))
 
 
-def _expected(found: Recommendation) -> str:
+def _expectation(found: Recommendation) -> str:
     if isnan(found.low):
         return f"measured on {found.problems} problems, on which it was picked; no interval"
     return (

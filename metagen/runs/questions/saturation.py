@@ -19,17 +19,17 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
-from metagen.runs.curves.frontier import resampled, shared
+from metagen.runs.curves.frontier import bootstrap_weights, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.note import Note
 from metagen.runs.questions import exact_limit, laws
-from metagen.runs.questions.pools import limit_pool, sampled
-from metagen.runs.questions.question import Question, numbers, unanswered
+from metagen.runs.questions.pools import complete_problems, limit_pool
+from metagen.runs.questions.question import Question, leave_open, numbers
 from metagen.runs.questions.question import words as said
-from metagen.runs.questions.section import Finding, Plot, Section, Table, banded
-from metagen.runs.words import rated, share, within
+from metagen.runs.questions.section import Finding, Plot, Section, Table, has_band
+from metagen.runs.words import share, with_interval, within
 
 #: The part of the whole rise after which a curve counts as saturated.
 PART = 0.95
@@ -64,17 +64,17 @@ def saturation(
     pool = limit_pool(result, curve)
     if pool is None or len(curve.ns) < 2:
         return None
-    over = shared([curve]) & sampled(pool)
+    over = shared_problems([curve]) & complete_problems(pool)
     if not over.any():
         return None
     weights = None if curve.kind == "majority" else pool.scores[str(curve.verifier)][over]
     classes, correct = pool.classes[over], pool.correct[over]
     rows = curve.accuracy[np.isfinite(curve.accuracy[:, over]).all(axis=1)][:, over]
     ns = curve.ns[np.isfinite(curve.accuracy[:, over]).all(axis=1)].astype(np.float64)
-    enough = reached(ns, rows.mean(axis=1))
+    enough = n_reaching(ns, rows.mean(axis=1))
     low = high = nan
     if over.sum() >= FEW and not np.isnan(enough):
-        draws = [reached(ns, rows @ w) for w in resampled(int(over.sum()), resamples, seed)]
+        draws = [n_reaching(ns, rows @ w) for w in bootstrap_weights(int(over.sum()), resamples, seed)]
         # A resample that does not rise is saturated from the start.
         low, high = np.quantile(np.nan_to_num(draws, nan=0.0), [0.025, 0.975], method="inverted_cdf")
     most = classes.shape[1]
@@ -94,7 +94,7 @@ def saturation(
     )  # fmt: skip
 
 
-def reached(ns: Floats, means: Floats, part: float = PART) -> float:
+def n_reaching(ns: Floats, means: Floats, part: float = PART) -> float:
     """The first n, between points in proportion to log n, with this part of the rise; NaN if the end is no higher.
 
     What has been reached must hold: a curve that rises past and falls back again counts from where it last passed.
@@ -108,8 +108,8 @@ def reached(ns: Floats, means: Floats, part: float = PART) -> float:
     return float(np.exp(np.log(ns[below]) + step * (np.log(ns[below + 1]) - np.log(ns[below]))))
 
 
-def found(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
-    """Of every voting curve that has an independent pool."""
+def find_saturations(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
+    """The saturation of every voting curve that has an independent pool."""
     every = (
         saturation(result, c)
         for c in result.curves
@@ -123,9 +123,9 @@ def voting_saturates(result: StudyResult) -> Question:
     asked = "Where does voting saturate, and is it at the limit of theory?"
     claim = "accuracy of (weighted) voting saturates, at that of argmax Σ v·g"
     source = "Wu et al. 2024, Inference Scaling Laws, theorems 1 and 2"
-    every = found(result, ["majority"])
+    every = find_saturations(result, ["majority"])
     if not every:
-        return unanswered(
+        return leave_open(
             asked, "no voting curve has an independent pool of samples", claim=claim, source=source
         )
 
@@ -147,9 +147,9 @@ def weighted_against_limit(result: StudyResult) -> Question:
     asked = "Does weighting votes raise the limit of voting, and is it reached?"
     claim = "weights raise the limit where the right answer leads in shares of v·g, and not in those of g"
     source = "Wu et al. 2024, theorem 2"
-    every = found(result, ["weighted"])
+    every = find_saturations(result, ["weighted"])
     if not every:
-        return unanswered(
+        return leave_open(
             asked,
             "no weighted vote has an independent pool with its verifier's scores",
             claim=claim,
@@ -189,7 +189,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
 
     exact: also what pools make of a limit that is known, on a model that can be enumerated.
     """
-    every = found(result)
+    every = find_saturations(result)
     panels: dict[str, list[Line]] = {}
     points: dict[str, dict[str, tuple[float, float]]] = {}
     for s in every:
@@ -216,7 +216,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
         and limit_pool(result, c) is None
     ]
     for s in every:
-        count = int(shared([s.curve]).sum())
+        count = int(shared_problems([s.curve]).sum())
         if (fewer := count - int(s.over.sum())) > 0:
             text = f"its limit leaves out {fewer} of {count} problems, with fewer than {s.limit.samples} other samples"
             notes.append(Note(s.curve.name, text))
@@ -226,7 +226,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
             "Accuracy of votes over n samples; hollow: the limit, from an independent pool of as many samples as its "
             "place says."
         )
-        if banded(panels):
+        if has_band(panels):
             caption += " Bands: 95%, over problems."
         plot = Plot(
             "saturation", "Votes and their limits", caption, "samples n", "accuracy", panels,
@@ -245,7 +245,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
             *([_table(every)] if every else []),
             *([exact_limit.table()] if exact else []),
             *laws.tables(fitted),
-            *laws.predicted(result),
+            *laws.predict_coverage(result),
         ),
         notes=(*notes, *laws.notes(fitted)),
     )
@@ -263,7 +263,7 @@ def _table(every: list[Saturation]) -> Table:
     rows = []
     for s in every:
         growth = ", ".join(f"{size}: {share(value)}" for size, value in s.growth.items())
-        limit = rated(s.limit.estimate, s.limit.low, s.limit.high)
+        limit = with_interval(s.limit.estimate, s.limit.low, s.limit.high)
         largest = f"{int(s.curve.ns[-1])}: {share(float(s.measured.mean()))}"
         rows.append((s.curve.name, _enough(s), largest, limit, share(s.limit.stable), growth))
     caption = "Votes at the end of their curve, and the limit from an independent pool."
@@ -282,7 +282,7 @@ def _sentence(s: Saturation, test: Contrast | None) -> str:
     most = int(s.curve.ns[-1])
     return (
         f"{s.curve.name} {rise}; at n = {most} it is at {share(float(s.measured.mean()))}, its limit from "
-        f"{s.limit.samples} other samples is {rated(s.limit.estimate, s.limit.low, s.limit.high)}: {said(test)}"
+        f"{s.limit.samples} other samples is {with_interval(s.limit.estimate, s.limit.low, s.limit.high)}: {said(test)}"
     )
 
 

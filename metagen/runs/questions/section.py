@@ -16,7 +16,7 @@ from metagen.runs.note import Note
 from metagen.runs.words import PER_PROBLEM
 
 
-def banded(panels: Mapping[str, Sequence[Line]]) -> bool:
+def has_band(panels: Mapping[str, Sequence[Line]]) -> bool:
     """Whether a line has bounds, which are drawn as a band."""
     return any(line.low is not None for lines in panels.values() for line in lines)
 

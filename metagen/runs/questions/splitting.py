@@ -15,14 +15,14 @@ import numpy as np
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
 from metagen.analysis.ties import leaders
-from metagen.runs.curves.frontier import AtCost, at_cost, ladder, shared, wins
+from metagen.runs.curves.frontier import AtCost, at_cost, ladder, shared_problems, wins
 from metagen.runs.curves.recorded import COUNTED
 from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.note import Note
 from metagen.runs.questions.equal_compute import between
-from metagen.runs.questions.question import Pairs, Question, numbers, unanswered, words
+from metagen.runs.questions.question import Pairs, Question, leave_open, numbers, words
 from metagen.runs.questions.section import Finding, Heat, Plot, Section, Table
-from metagen.runs.words import TIED, axis, listed, often, resampled, share, spent
+from metagen.runs.words import TIED, axis, join_words, often, share, win_share, with_unit
 
 #: Costs of which the first that all splits know counts.
 COSTS = ("flops", "flops_2n", "tokens", "generated")
@@ -63,7 +63,7 @@ class Best:
     @property
     def name(self) -> str:
         """The best with all that tie with it, or that none is ahead."""
-        return ALIKE if len(self.at) > 1 and len(self.tied) == len(self.at) else listed(list(self.tied))
+        return ALIKE if len(self.at) > 1 and len(self.tied) == len(self.at) else join_words(list(self.tied))
 
     @property
     def tied(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def verify_or_generate(result: StudyResult, extras: Mapping[str, StudyResult]) -
     every = splits(result, extras)
     if not every:
         why = "no split to compare: no model has curves of known cost for two numbers of critiques"
-        return unanswered(asked, why, claim=claim, source=source)
+        return leave_open(asked, why, claim=claim, source=source)
     found = {split.model: best(split, spendable(split, result)) for split in every}
     pairs = {}
     for split in every:
@@ -182,7 +182,7 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
         for one in best(split, spendable(split, result)):
             means = ", ".join(f"{k}: {share(at.mean)} (n = {between(at)})" for k, at in one.at.items())
             shares = ", ".join(f"{k}: {often(v)}" for k, v in one.share.items())
-            rows.append((split.model, spent(one.budget, split.cost), one.name, means, shares))
+            rows.append((split.model, with_unit(one.budget, split.cost), one.name, means, shares))
     caption = "Accuracy against cost, a line for each number k of critiques of a sample."
     pictures.append(
         Plot("splitting", "Samples or critiques", caption, axis(every[0].cost), "accuracy", panels)
@@ -212,7 +212,7 @@ def _split(
     """
     every = ([plain] if plain else []) + list(critiques.values())
     costs = ("flops_2n", *COSTS) if counted and price is not None else COSTS
-    cost = next((c for c in costs if all(_known(curve, c) for curve in every)), None)
+    cost = next((c for c in costs if all(_has_cost(curve, c) for curve in every)), None)
     if len(every) < 2 or cost is None:
         return None
     free = all(_free(curve) for k, curve in critiques.items() if k > 0)
@@ -221,7 +221,7 @@ def _split(
     for k, curve in critiques.items():
         paid = {**curve.costs, cost: curve.costs[cost] * (1.0 + k * (assumed or 0.0))}
         named[f"k = {k}"] = replace(curve, costs=paid)
-    return Split(model, named, cost, shared(every), assumed)
+    return Split(model, named, cost, shared_problems(every), assumed)
 
 
 def _free(curve: Curve) -> bool:
@@ -230,7 +230,7 @@ def _free(curve: Curve) -> bool:
     return not np.nansum(np.where(exact, curve.verification, 0.0)) > 0.0
 
 
-def _known(curve: Curve, cost: str) -> bool:
+def _has_cost(curve: Curve, cost: str) -> bool:
     measured = np.isfinite(curve.accuracy)
     return cost in curve.costs and bool(measured.any()) and bool((curve.costs[cost][measured] > 0.0).all())
 
@@ -243,18 +243,21 @@ def _sentence(split: Split, found: list[Best], pairs: Pairs, tested: Mapping[str
     for name, same in groupby((found[i] for i in alike), key=lambda one: one.name):
         those = list(same)
         sure = min(one.sure for one in those)
-        told = "" if name == ALIKE or np.isnan(sure) else resampled(sure, len(those))
+        told = "" if name == ALIKE or np.isnan(sure) else win_share(sure, len(those))
         where.append(f"{name} {_range(those[0].budget, those[-1].budget, split.cost)}{told}")
-    text = f"{split.model}: best is {listed(where)}."
+    text = f"{split.model}: best is {join_words(where)}."
     last = found[alike[-1]]
     least, *_, most = [*last.at, *last.at]
     test = words(tested.get(f"{split.model} {alike[-1]}"))
-    return f"{text} At {spent(last.budget, split.cost)}, the most that all can spend, {most} against {least}: {test}."
+    budget = with_unit(last.budget, split.cost)
+    return f"{text} At {budget}, the most that all can spend, {most} against {least}: {test}."
 
 
 def _range(least: float, most: float, cost: str) -> str:
     return (
-        f"at {spent(least, cost)}" if least == most else f"from {spent(least, cost)} to {spent(most, cost)}"
+        f"at {with_unit(least, cost)}"
+        if least == most
+        else f"from {with_unit(least, cost)} to {with_unit(most, cost)}"
     )
 
 

@@ -17,15 +17,15 @@ from metagen.analysis.comparison import pick
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES
-from metagen.runs.curves.frontier import resampled, shared
+from metagen.runs.curves.frontier import bootstrap_weights, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult, Votes
 from metagen.runs.declare.plan import APART
 from metagen.runs.note import Note
-from metagen.runs.questions.pools import dense, own_pool, sampled
+from metagen.runs.questions.pools import complete_problems, dense, own_pool
 from metagen.runs.questions.section import Heat, Plot, Section, Table
-from metagen.runs.questions.section import banded as has_bands
-from metagen.runs.words import rated
+from metagen.runs.questions.section import has_band as has_bands
+from metagen.runs.words import with_interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ def best_temperature(
     choice = pick(values, support=SHARES)
     if values.shape[1] < FEW:
         return Best(n, float(at[choice.chosen]), nan, nan, nan, nan, nan)
-    drawn = at[(resampled(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]
+    drawn = at[(bootstrap_weights(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]
     low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
     return Best(
         n, float(at[choice.chosen]), float(low), float(high), choice.estimate, choice.low, choice.high
@@ -134,7 +134,7 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
         pools = [s for s in mine if s.pool is not None]
         if len(pools) < len(mine):
             notes.append(Note(f"temperature, {model}", "samples were not kept: no coverage and no diversity"))
-        covered = {n: {s.label: _covered(s, n, over) for s in pools} for n in ns}
+        covered = {n: {s.label: _coverage(s, n, over) for s in pools} for n in ns}
         if pools:
             rows = [[covered[n][s.label].mean() for n in ns] for s in pools]
             pictures.append(_heat(model, "coverage", pools, ns, rows))
@@ -191,7 +191,15 @@ def _best(
         )
         for b in every:
             between = "–" if np.isnan(b.low) else f"{b.low:g} to {b.high:g}"
-            rows.append((what, str(b.n), f"{b.temperature:g}", between, rated(b.accuracy, b.below, b.above)))
+            rows.append(
+                (
+                    what,
+                    str(b.n),
+                    f"{b.temperature:g}",
+                    between,
+                    with_interval(b.accuracy, b.below, b.above),
+                )
+            )
     columns = ("what", "n", "best temperature", "95% of resamples", "accuracy of the choice")
     caption = f"{model}: the best temperature by n, and the accuracy of what is picked so, on other problems."
     return lines, Table(f"best-temperature-{model}", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))
@@ -220,10 +228,10 @@ def _heat(model: str, what: str, mine: list[Setting], ns: list[int], values: lis
 
 def _over(mine: list[Setting]) -> Bools:
     """The problems that all settings have, with whole pools."""
-    over = shared([s.vote for s in mine])
+    over = shared_problems([s.vote for s in mine])
     for s in mine:
         if s.pool is not None:
-            over = over & sampled(s.pool)
+            over = over & complete_problems(s.pool)
     return over
 
 
@@ -236,7 +244,7 @@ def _row(s: Setting, n: int, over: Bools) -> Floats:
     return np.asarray(s.vote.accuracy[s.vote.ns.tolist().index(n), over])
 
 
-def _covered(s: Setting, n: int, over: Bools) -> Floats:
+def _coverage(s: Setting, n: int, over: Bools) -> Floats:
     assert s.pool is not None
     return pass_at_k(s.pool.classes.shape[1], s.pool.correct[over].sum(axis=1), n)
 

@@ -23,7 +23,7 @@ WARMTH = "Which temperature is best for how many samples?"
 TREES = ("rebase", "async_rebase")
 
 
-def unasked(
+def missing_questions(
     result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
 ) -> dict[str, str]:
     """By question, what of the file asks it; of questions whose models, strategies or roles the study has not.

@@ -84,7 +84,7 @@ def of_run(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...
             samples = columns.samples(recorded.take(ours))
             auditing.setdefault(generator, Auditing()).add(samples, row + there[ours])
         row += len(table)
-    return tuple(_audited(path, name, auditing[name].found) for name in sorted(auditing))
+    return tuple(_audit_pool(path, name, auditing[name].result) for name in sorted(auditing))
 
 
 def publish(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ...]:
@@ -96,7 +96,7 @@ def publish(directory: RunDirectory, lines: Iterable[Cell]) -> tuple[Audited, ..
     return found
 
 
-def said(audited: Iterable[Audited]) -> list[str]:
+def report_lines(audited: Iterable[Audited]) -> list[str]:
     """All lines of a run; by generator, where several have something to say."""
     lines = [(one.generator, line) for one in audited for line in one.lines]
     several = len({name for name, _ in lines}) > 1
@@ -144,11 +144,11 @@ class _Columns:
             cut &= np.asarray(pc.fill_null(pc.equal(table["finish"], "length"), False))
         return Samples(
             problem=_numbers(table["place"]),
-            key=np.where(np.asarray(pc.is_valid(table["key"])), _named(table["key"]) & MASK, -1),
+            key=np.where(np.asarray(pc.is_valid(table["key"])), _number_texts(table["key"]) & MASK, -1),
             correct=np.asarray(
                 pc.fill_null(table["correct"], False).to_numpy(zero_copy_only=False), dtype=bool
             ),
-            text=_named(named),
+            text=_number_texts(named),
             length=length,
             position=_numbers(table["position"]),
             scores={
@@ -184,7 +184,7 @@ def _numbers(column: Any) -> NDArray[np.int32]:
     return integers(column, 0).astype(np.int32)
 
 
-def _named(column: Any) -> NDArray[np.int64]:
+def _number_texts(column: Any) -> NDArray[np.int64]:
     """A number for each text, equal for equal texts, in every part of a file."""
     encoded = pc.dictionary_encode(pc.fill_null(column, "")).combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
@@ -194,7 +194,7 @@ def _named(column: Any) -> NDArray[np.int64]:
     return names[codes] if len(codes) else np.zeros(0, np.int64)
 
 
-def _audited(path: Path, generator: str, counts: Audit) -> Audited:
+def _audit_pool(path: Path, generator: str, counts: Audit) -> Audited:
     # Of verifiers that another generator was scored by there is nothing.
     scores = {name: score for name, score in counts.scores.items() if score.distinct != 0}
     return Audited(
@@ -234,8 +234,8 @@ def _lines(found: Audited) -> Iterator[str]:
             "are split, and a majority may miss what is right"
         )
     for name, score in counts.scores.items():
-        yield from _scored(name, score, counts.problems)
-    yield from _ordered(counts)
+        yield from _score_lines(name, score, counts.problems)
+    yield from _order_lines(counts)
     if counts.repeated_long:
         yield (
             f"{_share(counts.repeated_long, counts.samples)} samples repeat another one of their problem word for "
@@ -273,7 +273,7 @@ def _unread(found: Audited) -> Iterator[str]:
     )
 
 
-def _scored(name: str, score: Scores, problems: int) -> Iterator[str]:
+def _score_lines(name: str, score: Scores, problems: int) -> Iterator[str]:
     if score.contested:
         yield (
             f"score {name!r}: {_share(score.tied, problems)} problems have their highest score several times, "
@@ -284,7 +284,7 @@ def _scored(name: str, score: Scores, problems: int) -> Iterator[str]:
         yield f"score {name!r} is saturated: {100 * share:.0f}% of the scores are {value:g}"
 
 
-def _ordered(counts: Audit) -> Iterator[str]:
+def _order_lines(counts: Audit) -> Iterator[str]:
     """The order of the file. metagen draws in an order of its own; whoever takes the first k of a file does not."""
     by = [f"score {name!r}" for name, score in counts.scores.items() if score.order]
     by += ["length"] if counts.by_length else []

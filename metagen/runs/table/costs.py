@@ -50,9 +50,9 @@ class Part:
     own: Floats
     counts: tuple[int, ...]
 
-    def expected(self, n: int) -> dict[str, float | None]:
+    def expected_usage(self, n: int) -> dict[str, float | None]:
         """Expected usage of n candidates, by name; None is unknown."""
-        return usage_columns(self.shared + _needed(self.size, self.counts, n) @ self.own)
+        return usage_columns(self.shared + _probability_of_need(self.size, self.counts, n) @ self.own)
 
 
 def generation(usages: abc.Sequence[Usage], maker: Any) -> Part:
@@ -84,7 +84,7 @@ def scoring(name: str, rows: Iterable[Row], candidates: abc.Sequence[Sequence], 
 
 
 @lru_cache(maxsize=256)
-def _needed(size: int, counts: tuple[int, ...], n: int) -> Floats:
+def _probability_of_need(size: int, counts: tuple[int, ...], n: int) -> Floats:
     """The probability that n of `size` candidates hold one of so many. Problems of a pool are alike in this."""
     return pass_at_k(size, counts, n)
 

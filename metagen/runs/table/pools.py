@@ -103,7 +103,7 @@ class Pool:
         for size in np.unique(self.sizes):
             rows, held = np.flatnonzero(self.sizes == size), np.flatnonzero(np.asarray(ns) <= size)
             if held.size:
-                found = self._equal(rows, size).measured(kind, [n for n in ns if n <= size], verifier, Vote())
+                found = self._equal(rows, size).measure(kind, [n for n in ns if n <= size], verifier, Vote())
                 accuracy[np.ix_(held, rows)], error[np.ix_(held, rows)] = found
         return accuracy, error
 
@@ -119,7 +119,7 @@ class Pool:
             {name: values[rows, :size] for name, values in self.raw.items()},
         )
 
-    def measured(
+    def measure(
         self, kind: str, ns: abc.Sequence[int], verifier: str | None, vote: Vote
     ) -> tuple[Floats, Floats]:
         """`curve` where every problem has as many samples as the arrays are wide, and no n is more."""
@@ -242,13 +242,13 @@ class Stored:
             starts.append(row + begins)
             row += len(table)
 
-        def joined(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
+        def join(parts: list[NDArray[Any]]) -> NDArray[np.int64]:
             return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
 
-        turn = np.argsort(joined(places), kind="stable")
+        turn = np.argsort(join(places), kind="stable")
         self.ids = [ids[i] for i in turn.tolist()]
         self.places, self.levels, self.sizes, self._starts = (
-            joined(parts)[turn] for parts in (places, levels, sizes, starts)
+            join(parts)[turn] for parts in (places, levels, sizes, starts)
         )
 
     def pool(self, rows: abc.Sequence[int] | NDArray[np.int64]) -> Pool:
@@ -282,7 +282,7 @@ class Stored:
             {name.removeprefix("raw."): x for name, x in scores.items() if name.startswith("raw.")},
         )
 
-    def solved(self, lines: Iterable[Cell]) -> dict[str, Solved]:
+    def results(self, lines: Iterable[Cell]) -> dict[str, Solved]:
         """By configuration, over the problems that have n samples; what no problem has is left out.
 
         Those that differ in n alone are measured at once.
@@ -322,7 +322,7 @@ class Stored:
             parts = [rows[start : start + step] for start in range(0, len(rows), step)]
             vote = self._vote(parts, kind, verifier) if len(parts) > 1 else Vote()
             for part in parts:
-                found = self.pool(part).measured(kind, ours, verifier, vote)
+                found = self.pool(part).measure(kind, ours, verifier, vote)
                 accuracy[np.ix_(held, part)], error[np.ix_(held, part)] = found
         return accuracy, error
 

@@ -153,8 +153,8 @@ class Pool:
         )
 
     @classmethod
-    def tried(cls, candidates: abc.Sequence[Record], line: Cell, outcome: Record, salt: str) -> Pool:
-        """What a configuration that ran by itself drew, and what it returned of that. candidates: at least one row."""
+    def of_outcome(cls, candidates: abc.Sequence[Record], line: Cell, outcome: Record, salt: str) -> Pool:
+        """The samples of a configuration that ran by itself, and its choice. candidates: at least one row."""
         same = [c["sample"] for c in candidates if c["text"] == outcome["text"]]
         chosen = [Choice(line, sample, outcome["answer"], outcome["correct"]) for sample in same[:1]]
         return replace(cls.of(candidates, (), salt, ()), choices=tuple(chosen), configuration=line.name)
@@ -235,7 +235,7 @@ class _ByPlace:
 
     def __init__(self, path: Path, equal: Mapping[str, str]) -> None:
         self._file, self._equal = pq.ParquetFile(path), equal
-        self._columns = _needed(self._file.schema_arrow.names)
+        self._columns = _columns_to_read(self._file.schema_arrow.names)
         #: The parts of the file in which each problem has rows.
         self._groups: dict[int, list[int]] = {}
         for group in range(self._file.num_row_groups):
@@ -269,14 +269,14 @@ class _ByPlace:
             table = self._file.read_row_group(group, self._columns)
             order = np.argsort(table["place"].to_numpy(), kind="stable")
             table = table.take(order)
-            self._held[group] = table["place"].to_numpy(), [_listed(table[name]) for name in self._columns]
+            self._held[group] = table["place"].to_numpy(), [_to_list(table[name]) for name in self._columns]
             while len(self._held) > HELD:
                 self._held.popitem(last=False)
         self._held.move_to_end(group)
         return self._held[group]
 
 
-def _listed(column: pa.ChunkedArray) -> list[Any]:
+def _to_list(column: pa.ChunkedArray) -> list[Any]:
     """A column as a list, in a fraction of the time that `to_pylist` takes."""
     if column.null_count == len(column):
         return [None] * len(column)
@@ -296,7 +296,7 @@ def examine(directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) ->
     return iter([found[number] for number in sorted(found)])
 
 
-def _needed(names: list[str]) -> list[str]:
+def _columns_to_read(names: list[str]) -> list[str]:
     """The columns of a table that are looked at: candidates are many, and have many."""
     if "sample" not in names:
         return names
@@ -315,7 +315,7 @@ def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Cell], salt: s
         for line in ours:
             candidates = _samples(found.get("attempts", ()), configuration=line.name)
             if candidates and line.name in outcomes:
-                yield Pool.tried(candidates, line, outcomes[line.name], salt)
+                yield Pool.of_outcome(candidates, line, outcomes[line.name], salt)
 
 
 def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:

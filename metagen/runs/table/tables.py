@@ -111,7 +111,7 @@ def _scores(verifiers: Iterable[str]) -> dict[str, pa.DataType]:
 NAMES = tuple(schemas(()))
 
 
-def joined(root: Path, parts: Iterable[Mapping[str, Path]]) -> None:
+def join_tables(root: Path, parts: Iterable[Mapping[str, Path]]) -> None:
     """Write the tables of a run from those of its parts, by name: all, or none."""
     parts = list(parts)
     try:
@@ -210,8 +210,8 @@ class ProblemRows:
     def _place(self) -> dict[str, Any]:
         return {"problem": self.problem.id, "place": self.place, "level": self.problem.level}
 
-    def asked(self) -> None:
-        """What is asked; the salt is what breaks the ties of votes."""
+    def question(self) -> None:
+        """Add the row of the problem. Its salt breaks the ties of votes."""
         prompt = self.problem.prompt
         text = (
             prompt.text
@@ -266,7 +266,7 @@ class ProblemRows:
             "correct": [_right(grade) for grade in grades],
             "ungraded": [isnan(grade) for grade in grades],
         }
-        columns |= _columns(judged, _candidate) | _columns(usages, _spent)
+        columns |= _columns(judged, _candidate) | _columns(usages, _usage_values)
         for name, given in scores.items():
             columns |= {f"{part}.{name}": values for part, values in _columns(given, _score).items()}
         return columns
@@ -274,7 +274,7 @@ class ProblemRows:
     def costs(self, generator: str, parts: Iterable[Part], sizes: Iterable[int]) -> None:
         """Expected usage of n candidates, for each part and each n of `sizes`."""
         rows = [
-            self._place | {"generator": generator, "part": part.name, "n": n} | part.expected(n)
+            self._place | {"generator": generator, "part": part.name, "n": n} | part.expected_usage(n)
             for part in parts
             for n in sizes
         ]
@@ -288,7 +288,7 @@ class ProblemRows:
         """What a configuration that ran by itself returned, and what all of it cost."""
         rows, real = trace.rows, trace.physical
         judging = Usage.sum(row.usage for row in rows if is_scoring(row))
-        row = self._place | {"configuration": configuration} | _answered(chosen)
+        row = self._place | {"configuration": configuration} | _answer_columns(chosen)
         row |= {
             "correct": _right(grade),
             "ungraded": isnan(grade),
@@ -300,7 +300,7 @@ class ProblemRows:
             "most_money": trace.most.money,
             "lost": trace.lost,
         }
-        row |= _spent(Usage.sum(row.usage for row in rows))
+        row |= _usage_values(Usage.sum(row.usage for row in rows))
         self.tables.add("outcomes", [row])
 
 
@@ -325,12 +325,12 @@ def _score(score: Score) -> dict[str, Any]:
     return {"score": score.value} | {name: getattr(score, name) for name in names}
 
 
-def _spent(usage: Usage) -> dict[str, float | None]:
+def _usage_values(usage: Usage) -> dict[str, float | None]:
     return usage_columns(values_of(usage))
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:
-    return _answered(one) | {"eligible": one.eligible, "logprob": one.sequence.logprob}
+    return _answer_columns(one) | {"eligible": one.eligible, "logprob": one.sequence.logprob}
 
 
 def _right(grade: float) -> bool:
@@ -338,7 +338,7 @@ def _right(grade: float) -> bool:
     return grade > 0.5
 
 
-def _answered(one: Candidate) -> dict[str, Any]:
+def _answer_columns(one: Candidate) -> dict[str, Any]:
     answer, thought = one.answer, one.sequence.thought or Thought()
     return {
         "text": one.sequence.text,

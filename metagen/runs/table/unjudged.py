@@ -13,8 +13,8 @@ from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import parts
 
 
-def unscored(directory: RunDirectory) -> Iterator[Text]:
-    """Of each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
+def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
+    """For each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
     missing: Counter[tuple[str, str]] = Counter()
     unread: Counter[str] = Counter()
     scores: Counter[str] = Counter()
@@ -41,8 +41,8 @@ def unscored(directory: RunDirectory) -> Iterator[Text]:
             yield Text(f"{name}: {'; '.join(words)}.", "yellow")
 
 
-def ungraded(directory: RunDirectory) -> Iterator[Text]:
-    """Of each generator or configuration: the samples that the grader could not judge."""
+def ungraded_lines(directory: RunDirectory) -> Iterator[Text]:
+    """For each generator or configuration: the samples that the grader could not judge."""
     for table, column in (("candidates", "generator"), ("outcomes", "configuration")):
         path = directory.table(table)
         # Runs of earlier versions do not tell.

@@ -59,7 +59,7 @@ class Recorded:
         return []
 
 
-def drawn(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, Usage]]:
+def read_samples(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, Usage]]:
     """The samples among the rows that a configuration touched, in the order of their numbers, with what each cost."""
     found = {
         row.index: row
@@ -69,7 +69,7 @@ def drawn(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, Usage]]
     return [(_sequence(problem, row), row.usage) for _, row in sorted(found.items())]
 
 
-async def scored(
+async def read_scores(
     verifier: Verifier, sequences: abc.Sequence[Sequence], root: Callable[[], Scope]
 ) -> list[Score]:
     """The scores that are recorded; the others, which a budget left out, are `UNSCORED`.
@@ -81,7 +81,7 @@ async def scored(
     except Unrecorded:
         if len(sequences) == 1:
             return [UNSCORED]
-    return [(await scored(verifier, [one], root))[0] for one in sequences]
+    return [(await read_scores(verifier, [one], root))[0] for one in sequences]
 
 
 def _sequence(problem: Problem, row: Row) -> Sequence:

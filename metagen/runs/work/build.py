@@ -17,7 +17,7 @@ from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
 from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
-from metagen.runs.declare.parts import made_of, of_cells
+from metagen.runs.declare.parts import definitions_of, of_cells
 from metagen.runs.declare.specs import (
     ExecutorSpec,
     Experiment,
@@ -29,7 +29,7 @@ from metagen.runs.declare.specs.strategies import StepSpec
 from metagen.runs.directory import Cell
 from metagen.runs.work import offline
 from metagen.runs.work.allocation.allocate import Difficulty
-from metagen.runs.work.allocation.held_out import learned
+from metagen.runs.work.allocation.held_out import learn_difficulties
 from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.asked import Asked
 from metagen.runs.work.survey import survey
@@ -92,16 +92,16 @@ class Setup:
         if n is not None:
             parts["n"] = n
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
-        parts |= _named(spec, made)
+        parts |= _named_parts(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
-        options = {name: self._made(value, parts, generator) for name, value in options.items()}
-        options = self._fitted(spec.kind, options, n)
+        options = {name: self._make(value, parts, generator) for name, value in options.items()}
+        options = self._fit_options(spec.kind, options, n)
         if "sandbox" in registry.parameters("strategies", spec.kind):
             parts["sandbox"] = _shared_sandbox()
         strategy: Strategy = registry.make("strategies", spec.kind, options, parts)
         return strategy
 
-    def _made(self, value: Any, parts: Mapping[str, Any], drawn: Generator) -> Any:
+    def _make(self, value: Any, parts: Mapping[str, Any], drawn: Generator) -> Any:
         """A value of a field, with what is defined within it made. parts: of the strategy around it.
 
         drawn: the generator of the grid.
@@ -109,19 +109,19 @@ class Setup:
         if isinstance(value, OptionSpec):
             return self._option(value, drawn)
         if isinstance(value, DerivedSpec):
-            own = _named(value, {"verifiers": self.verifiers, "generators": self.generators})
-            options = {name: self._made(one, parts, drawn) for name, one in value.options().items()}
+            own = _named_parts(value, {"verifiers": self.verifiers, "generators": self.generators})
+            options = {name: self._make(one, parts, drawn) for name, one in value.options().items()}
             available = {**parts, **own}
             if "sandbox" in registry.parameters(value.section, value.kind):
                 available["sandbox"] = _shared_sandbox()
-            return value.made(registry.make, available, options)
+            return value.build(registry.make, available, options)
         if isinstance(value, Mapping):
-            return {name: self._made(one, parts, drawn) for name, one in value.items()}
+            return {name: self._make(one, parts, drawn) for name, one in value.items()}
         if isinstance(value, tuple):
-            return tuple(self._made(one, parts, drawn) for one in value)
+            return tuple(self._make(one, parts, drawn) for one in value)
         return value
 
-    def _fitted(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
+    def _fit_options(self, kind: str, options: dict[str, Any], n: int | None) -> dict[str, Any]:
         """The options at this n, with the task's steps where the file says nothing else of them."""
         narrows = getattr(registry.find("strategies", kind), "narrows", ())
         fitted = {name: min(value, n) if n and name in narrows else value for name, value in options.items()}
@@ -156,7 +156,7 @@ class Needed:
     @classmethod
     def of(cls, experiment: Experiment, cells: Iterable[Cell]) -> Self:
         """Whatever a cell names, and whatever that is made of."""
-        needed = made_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
+        needed = definitions_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
         return cls(
             tuple(name for name in experiment.engines if ("engines", name) in needed),
             tuple(name for name in experiment.generators if ("generators", name) in needed),
@@ -165,7 +165,7 @@ class Needed:
                 verifier
                 for (section, _), spec in needed.items()
                 if section == "strategies"
-                for verifier in spec.named("verifiers")
+                for verifier in spec.names_in("verifiers")
             ),
         )
 
@@ -190,7 +190,7 @@ def _task(experiment: Experiment) -> Task:
 
 
 @contextmanager
-def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
+def open_setup(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.
 
     The data are read and checked first, then the engines open, one after the other; on the way out, and
@@ -202,10 +202,10 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
     """
     task = _task(experiment)
     sharded = experiment.executor.shards is not None
-    here = offline.closed(experiment, fingerprints=False) if sharded else experiment
+    here = offline.with_stand_ins(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)
     found, asked = survey(task), Asked(task)
-    difficulties = learned(experiment, cells, task)
+    difficulties = learn_difficulties(experiment, cells, task)
     if sharded and difficulties:
         raise InputError(
             "executor.shards: shares by difficulty begin with the first samples of all problems, which no driver of "
@@ -218,7 +218,7 @@ def opened(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setu
         limits = Shares(experiment, found.problems).largest
         plain = frozenset(name for name, one in experiment.strategies.items() if one.plain and limits is None)
         _enough(generators, cells, task, plain)
-        _bounded(generators, limits, found.first)
+        _check_bounds(generators, limits, found.first)
         verifiers = _verifiers(here, needed, engines, generators, task, _grade(task, asked))
         setup = Setup(
             experiment, task, engines, generators, verifiers, cells, found.problems, asked, difficulties
@@ -297,7 +297,7 @@ def _verifiers(
     return {name: made[name] for name in experiment.verifiers if name in needed.judging}
 
 
-def _named(spec: PartSpec, made: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _named_parts(spec: PartSpec, made: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The parts that the fields of a definition name, of those that are made: by section, and by name."""
     found: dict[str, Any] = {}
     for field, section in spec.uses.items():
@@ -317,7 +317,7 @@ def _verifier(
     made: Mapping[str, Verifier],
 ) -> Verifier:
     spec = experiment.verifiers[name]
-    made_of = _named(spec, {"engines": engines, "generators": generators, "verifiers": made})
+    made_of = _named_parts(spec, {"engines": engines, "generators": generators, "verifiers": made})
     parts = {**given, "name": name, **made_of}
     with about("verifiers", name):
         verifier: Verifier = registry.make("verifiers", spec.kind, spec.options(), parts)
@@ -383,8 +383,8 @@ def _enough(
                 )
 
 
-def _bounded(generators: Mapping[str, Generator], budget: Budget | None, problem: Problem) -> None:
-    """Every generator knows its worst case in what the budget limits, going by the first problem."""
+def _check_bounds(generators: Mapping[str, Generator], budget: Budget | None, problem: Problem) -> None:
+    """Check that every generator knows its worst case in all that the budget limits, on the first problem."""
     limits = {d: getattr(budget, d) for d in DIMENSIONS if getattr(budget, d, None) is not None}
     for name, generator in generators.items():
         if not limits or not isinstance(generator, Primitive):

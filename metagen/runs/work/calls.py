@@ -114,7 +114,7 @@ class Calls:
             names = {sequence.digest, answered.digest}
             for judge in judges:
                 question = judge.respondent.question.prompt(sequence.prompt, candidate=answered.text)
-                asked = Sequence(judge.respondent.written_behind(question))
+                asked = Sequence(judge.respondent.judge_prompt(question))
                 names.add(digest(asked.digest, "None"))
             for name in names:
                 found[name].append(number)
@@ -171,7 +171,7 @@ def _shape(setup: Setup, name: str) -> ModelShape | None:
     spec: Any = None
     if name in setup.generators:
         engine = getattr(setup.generators[name], "engine", None)
-        return _known(engine)
+        return _shape_of(engine)
     if name in setup.verifiers:
         spec = setup.experiment.verifiers.get(name)
         used = {
@@ -181,7 +181,7 @@ def _shape(setup: Setup, name: str) -> ModelShape | None:
         }
         # Of several engines it is not known which of them reads.
         engines = [setup.engines.get(engine) for engine in used - {None}]
-        return _known(engines[0]) if len(engines) == 1 else None
+        return _shape_of(engines[0]) if len(engines) == 1 else None
     generator, _, strategy = name.partition("/")
     spec = setup.experiment.strategies.get(strategy)
     if spec is None or generator not in setup.generators:
@@ -192,7 +192,7 @@ def _shape(setup: Setup, name: str) -> ModelShape | None:
     return None if others else _shape(setup, generator)
 
 
-def _known(engine: object) -> ModelShape | None:
+def _shape_of(engine: object) -> ModelShape | None:
     shape = getattr(engine, "shape", None)
     return shape if isinstance(shape, ModelShape) else None
 

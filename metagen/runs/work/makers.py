@@ -30,7 +30,7 @@ class Makers:
     def of(cls, setup: Setup) -> Self:
         """Those of an experiment. What has several names, such as records that verifiers share, bears all of them."""
         names: dict[str, list[str]] = {}
-        for fingerprint, name in _named(setup):
+        for fingerprint, name in _name_fingerprints(setup):
             known = names.setdefault(fingerprint, [])
             if name not in known:
                 known.append(name)
@@ -38,8 +38,8 @@ class Makers:
         return cls({by: ", ".join(known) for by, known in names.items()}, engines)
 
     @classmethod
-    def recorded(cls, directory: RunDirectory) -> Self:
-        """Those that a run has noted; none where it noted nothing."""
+    def of_run(cls, directory: RunDirectory) -> Self:
+        """The makers that a run has noted; none where it noted nothing."""
         try:
             known = json.loads(directory.environment.read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
@@ -58,7 +58,7 @@ class Makers:
         return self.names.get(by, by[:8])
 
 
-def _named(setup: Setup) -> Iterator[tuple[str, str]]:
+def _name_fingerprints(setup: Setup) -> Iterator[tuple[str, str]]:
     """Fingerprints with names: the experiment's own first, then what strategies and verifiers hold inside."""
     own = [*setup.generators.items(), *setup.verifiers.items()]
     members = [
@@ -79,7 +79,7 @@ def _named(setup: Setup) -> Iterator[tuple[str, str]]:
 
 
 def _fingerprints(part: Any) -> Iterator[str]:
-    """What the records of a part bear, if it leaves any by itself."""
+    """The fingerprints in the records of a part, if it leaves any by itself."""
     if isinstance(part, PrimitiveVerifier):
         yield part.records
     fingerprint = getattr(part, "fingerprint", None)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ENGINE, UNKNOWN = registry.STAND_INS
 
 
-def closed(
+def with_stand_ins(
     experiment: Experiment, *, fingerprints: bool, noted: Mapping[str, str] | None = None
 ) -> Experiment:
     """The experiment on this machine alone, with stand-ins for its engines, and for reward models that are not here.
@@ -108,7 +108,7 @@ def _is_remote(spec: PartSpec, experiment: Experiment) -> bool:
     """Whether a reward model has no tokenizer here to count with."""
     if spec.kind not in ("prm", "orm"):
         return False
-    model = _model(experiment.engines[spec.named("engines")[0]])
+    model = _model(experiment.engines[spec.names_in("engines")[0]])
     return model is None or _tokenizer(model, needed=False) is None
 
 

@@ -55,13 +55,17 @@ def solve(
 ) -> State:
     """As `runner.run` without shards. before: called with the journal when it is open, before anything is read."""
     directory.claim()
-    with directory.held("run"), opened(directory, setup.experiment.seed) as journal, ExitStack() as stack:
+    with (
+        directory.hold("run"),
+        open_journal(directory, setup.experiment.seed) as journal,
+        ExitStack() as stack,
+    ):
         if before is not None:
             before(journal)
         known = journal.count()
         bind(journal, setup.task)
         directory.write("experiment.yaml", dump(setup.experiment))
-        makers = Makers.of(setup).after(Makers.recorded(directory))
+        makers = Makers.of(setup).after(Makers.of_run(directory))
         facts = {**environment(), **makers.to_dict()}
         directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
         table = Calls(setup, makers) if calls else None
@@ -94,7 +98,7 @@ async def _all(work: Work, journal: Journal) -> None:
             await journal.settle()
 
 
-def opened(directory: RunDirectory, seed: int) -> SQLiteJournal:
+def open_journal(directory: RunDirectory, seed: int) -> SQLiteJournal:
     """The journal, for writing; JournalLocked if another process keeps it for longer than a look takes."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -111,7 +115,7 @@ def bind(journal: SQLiteJournal, task: Task) -> None:
 
     Problems count that were bound before: of recorded samples, which are read where they are, the journal has no rows.
     """
-    bound = journal.bound()
+    bound = journal.bound_digests()
     if bound and not any(problem.id in bound for problem in task.problems()):
         first = next(task.problems()).id
         raise JournalMismatch(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from metagen.attempts import lost
+from metagen.attempts import lost_attempts
 from metagen.cost import Usage
 from metagen.journal import Row, SQLiteJournal
 from metagen.runs.work.makers import Makers
@@ -70,7 +70,7 @@ def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
 def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span | None]:
     """The tree of each problem, given by its id; None where nothing is recorded, as of samples that were read."""
     for problem in problems:
-        rows = [*journal.of_problem(problem), *lost(journal, problem)]
+        rows = [*journal.of_problem(problem), *lost_attempts(journal, problem)]
         yield tree(problem, rows, makers) if rows else None
 
 

@@ -50,9 +50,9 @@ def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tupl
 
 
 def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) -> Work:
-    noted = Makers.recorded(directory).engines
-    experiment = offline.closed(schema.load(directory.experiment), fingerprints=True, noted=noted)
-    with build.opened(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
+    noted = Makers.of_run(directory).engines
+    experiment = offline.with_stand_ins(schema.load(directory.experiment), fingerprints=True, noted=noted)
+    with build.open_setup(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
         if problem is not None and all(one.id != problem for one in setup.task.problems()):
             raise unknown(directory, problem, [one.id for one in setup.task.problems()])
         only = None if problem is None else lambda place, one: one.id == problem

@@ -12,7 +12,7 @@ T = TypeVar("T")
 WINDOW = 1024
 
 
-def shuffled(items: Iterable[T], window: int = WINDOW, seed: int = 0) -> Iterator[T]:
+def shuffle(items: Iterable[T], window: int = WINDOW, seed: int = 0) -> Iterator[T]:
     """All items once, in an order that the seed decides.
 
     At no time are more than `window` items taken that were not given on. Up to so many are shuffled uniformly; of

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from metagen.border import told
+from metagen.border import traceback_of
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
 from metagen.generators.base import Generator
@@ -36,7 +36,7 @@ from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.attempts import Recorded, Unrecorded
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.together import together
-from metagen.runs.work.window import shuffled
+from metagen.runs.work.window import shuffle
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.candidates import Candidate
@@ -90,9 +90,9 @@ class Work:
         self.experiment, self.task = setup.experiment, setup.task
         self.shares = Shares(self.experiment, setup.problems, setup.difficulties)
         self.only = only
-        self.problems = setup.problems if only is None else sum(1 for _ in self._chosen())
+        self.problems = setup.problems if only is None else sum(1 for _ in self._problems_to_solve())
         self.pools = list(self._pools())
-        self.direct = [c for c in setup.configurations if not self._pooled(c)]
+        self.direct = [c for c in setup.configurations if not self._is_pooled(c)]
         largest = {(c.generator, c.strategy): c for c in sorted(self.direct, key=lambda c: c.n or 1)}
         self.looked_at = {c.name for c in largest.values()}
         self.delivered = 0
@@ -101,7 +101,7 @@ class Work:
 
     # -- what is to be done ------------------------------------------------------------------------
 
-    def _pooled(self, configuration: Cell) -> bool:
+    def _is_pooled(self, configuration: Cell) -> bool:
         generator = self.setup.generators[configuration.generator]
         plain = self.experiment.strategies[configuration.strategy].plain
         verifier = configuration.verifier
@@ -111,7 +111,7 @@ class Work:
 
     def _pools(self) -> Iterator[Pool]:
         for name, generator in self.setup.generators.items():
-            shared = [c for c in self.setup.configurations if c.generator == name and self._pooled(c)]
+            shared = [c for c in self.setup.configurations if c.generator == name and self._is_pooled(c)]
             if shared:
                 sizes = tuple(sorted({c.n or 1 for c in shared}))
                 wanted = {c.verifier for c in shared}
@@ -120,7 +120,7 @@ class Work:
     def _lines(self) -> Iterator[Cell]:
         for c in self.setup.configurations:
             oracle = self.setup.strategy(c).oracle
-            yield Cell(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._pooled(c))
+            yield Cell(c.name, c.generator, c.strategy, c.kind, c.n, c.verifier, oracle, self._is_pooled(c))
 
     def state(self, status: Status) -> State:
         meter = self.meter
@@ -151,13 +151,13 @@ class Work:
         self.meter.begin(each * self.problems, self.problems)
         await self._share()
         # In random order, so that what is done at any moment is like what is left: the estimate of time is honest.
-        waiting = shuffled(self._chosen())
+        waiting = shuffle(self._problems_to_solve())
         pooled = [v for v in self.setup.verifiers if any(v in pool.verifiers for pool in self.pools)]
         tried = [v for v in self.setup.verifiers if any(v == c.verifier for c in self.direct)]
         with TableWriter(self.directory.root, pooled, tried, calls=self.calls is not None) as tables:
             await together(self._worker(waiting, tables) for _ in range(self._workers))
 
-    def _chosen(self) -> Iterator[tuple[int, Problem]]:
+    def _problems_to_solve(self) -> Iterator[tuple[int, Problem]]:
         """The problems that are worked on, with their places in the task."""
         only = self.only
         return (one for one in enumerate(self.task.problems()) if only is None or only(*one))
@@ -183,18 +183,16 @@ class Work:
             self.meter.problems += 1
 
     async def _problem(self, out: ProblemRows) -> None:
-        out.asked()
+        out.question()
         pools = (
-            self._guarded(out.problem, p.name, size, self._pool(p, out))
+            self._guard(out.problem, p.name, size, self._pool(p, out))
             for p in self.pools
             if (size := p.size(out.problem))
         )
-        direct = (self._guarded(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
+        direct = (self._guard(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
         await together((*pools, *direct))
 
-    async def _guarded(
-        self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]
-    ) -> None:
+    async def _guard(self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]) -> None:
         """Count the work; an error of this problem alone is noted, and the rest goes on."""
         try:
             fresh = await work
@@ -205,7 +203,7 @@ class Work:
         except MetagenError as error:
             mendable = isinstance(error, InputError)
             kind = type(error).__name__
-            self.failures.append(Failure(problem.id, part, kind, str(error), mendable, told(error)))
+            self.failures.append(Failure(problem.id, part, kind, str(error), mendable, traceback_of(error)))
             _LOG.warning(
                 "problem failed",
                 extra={
@@ -277,7 +275,7 @@ class Work:
 
     async def _attempts(self, configuration: Cell, out: ProblemRows, rows: Iterable[Row]) -> None:
         """The candidates of a configuration that ran by itself, with the scores that it paid for."""
-        found = attempts.drawn(out.problem, rows)
+        found = attempts.read_samples(out.problem, rows)
         if not found:
             return
         sequences, usages = [s for s, _ in found], [u for _, u in found]
@@ -285,12 +283,12 @@ class Work:
         grades = await self.task.grade(out.problem, sequences)
         scores = {}
         if (name := configuration.verifier) is not None:
-            recorded = partial(self._recorded, out.problem, configuration.name)
-            scores[name] = await attempts.scored(self.setup.verifiers[name], sequences, recorded)
+            recorded = partial(self._replay_scope, out.problem, configuration.name)
+            scores[name] = await attempts.read_scores(self.setup.verifiers[name], sequences, recorded)
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.attempts(configuration.generator, configuration.name, judged, grades, usages, scores)
 
-    def _recorded(self, problem: Problem, label: str) -> Scope:
+    def _replay_scope(self, problem: Problem, label: str) -> Scope:
         """A scope of the problem in which nothing can be made, and nothing is charged."""
         journal = Recorded(self.journal)
         return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)

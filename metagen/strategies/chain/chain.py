@@ -69,7 +69,7 @@ class Chain(Strategy):
         for name, step in self.steps.items():
             score = outputs[name].value
             if isinstance(step, Verify) and step.of == self.output and isinstance(score, Score):
-                sequence, scored = sequence.scored(step.verifier.name, score), score
+                sequence, scored = sequence.with_score(step.verifier.name, score), score
         return await conclude(sequence, scope, self.answer, scored)
 
     async def outputs(self, prefix: Sequence, scope: Scope) -> dict[str, Output]:
@@ -78,7 +78,7 @@ class Chain(Strategy):
         made: dict[str, asyncio.Future[tuple[Output, Seen]]] = {
             name: loop.create_future() for name in self.steps
         }
-        begun = scope.history.seen()
+        begun = scope.history.now()
 
         async def perform(name: str) -> Output:
             try:
@@ -90,7 +90,7 @@ class Chain(Strategy):
                 made[name].set_exception(refusal)
                 made[name].exception()  # it has been seen, also where no other step waits for it
                 raise
-            made[name].set_result((output, scope.history.seen()))
+            made[name].set_result((output, scope.history.now()))
             self._offer(name, output, prefix, scope)
             return output
 

@@ -10,7 +10,7 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.steps import Ask, Inputs
-from metagen.template import Template, escaped
+from metagen.template import Template, escape
 
 #: (problem, result) → whether the result is right: the caller knows the answers of the examples.
 Accept = Callable[[Prompt, Sequence], Awaitable[bool]]
@@ -59,7 +59,7 @@ async def demonstrate(
 def _show(chain: Chain, before: Mapping[str, str]) -> Chain:
     """The chain with these texts, by step, in front of what its steps ask."""
     steps = {
-        name: Ask(step.generator, escaped(before[name]) + step.template)
+        name: Ask(step.generator, escape(before[name]) + step.template)
         if isinstance(step, Ask) and not step.chat
         else step
         for name, step in chain.steps.items()

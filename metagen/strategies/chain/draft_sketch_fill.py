@@ -83,7 +83,7 @@ class DraftSketchFill(Strategy):
             scope.offer(whole)
             (score,) = await self.verifier.score([whole], scope=checking)
             scope.offers[-1:] = []
-            scope.offer(whole.scored(self.verifier.name, score), score.value)
+            scope.offer(whole.with_score(self.verifier.name, score), score.value)
             if score.value is not None and score.value >= self.accept:
                 break
         return scope.best_offer() or prefix

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import CodeType
 from typing import Any, cast
 
-from metagen.border import answered, checked
+from metagen.border import call_or_await, checked
 from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -59,9 +59,9 @@ class FunctionStrategy(Strategy):
         ).hex()
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        written = await answered(self, self.program, prefix, scope, hint=Sequence | str)
+        written = await call_or_await(self, self.program, prefix, scope, hint=Sequence | str)
         sequence = (
-            prefix.extend(written, finish="eos") if isinstance(written, str) else written.rooted(prefix)
+            prefix.extend(written, finish="eos") if isinstance(written, str) else written.reroot(prefix)
         )
         (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
         offer(Candidate(sequence, answer), scope)  # beside what the program has offered

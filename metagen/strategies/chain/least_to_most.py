@@ -76,7 +76,7 @@ class LeastToMost(Strategy):
             except PromptError:  # longer than the context, by what was planned and solved
                 break
             values["solved"] += self.telling.fill({"question": question, "reply": reply.text.strip()})
-            sequence = reply.rooted(prefix)
+            sequence = reply.reroot(prefix)
             if i + 1 < len(questions):
                 sequence = replace(sequence, finish=None)
                 scope.offers.clear()

@@ -51,7 +51,7 @@ class Inputs:
         """The output of a step as a completion of the problem, whatever prompt it was written under."""
         output = self.outputs[name]
         if output.sequence is not None:
-            return output.sequence.rooted(self.prefix)
+            return output.sequence.reroot(self.prefix)
         return self.prefix.extend(output.text, finish=None if output.failed else "eos")
 
 

@@ -98,7 +98,7 @@ class ToolUse(Strategy):
                 if i == 0:
                     raise
                 break
-            sequence = replace(said.rooted(prefix), finish=None)
+            sequence = replace(said.reroot(prefix), finish=None)
             scope.offers.clear()
             scope.offer(sequence)
             try:

@@ -103,7 +103,7 @@ class Typed(Strategy, Generic[M]):
                     raise
                 break
             fault = self.fault(said.text)
-            reply = said.rooted(prefix).scored(TYPED, Score(float(fault is None), feedback=fault))
+            reply = said.reroot(prefix).with_score(TYPED, Score(float(fault is None), feedback=fault))
             scope.offer(reply, float(fault is None))
             if fault is None:
                 break

@@ -132,11 +132,11 @@ async def acollect(
     near = (utility or EditSimilarity()) if beta else None
     work = _Collecting(strategy, n, Pairing(alpha, beta, near, most), Budget.of(budget), seed, journal)
     with PairFile(Path(path), work.fingerprint) as file:
-        await _in_order(work, _unfinished(problems, file), file, concurrency)
+        await _in_order(work, _unfinished_problems(problems, file), file, concurrency)
         return _summary(strategy, file)
 
 
-def _unfinished(problems: Iterable[Prompt | str], file: PairFile) -> Iterator[Prompt]:
+def _unfinished_problems(problems: Iterable[Prompt | str], file: PairFile) -> Iterator[Prompt]:
     """Problems that are not whole yet, each once."""
     begun = set(file.finished)
     for prompt in map(Prompt.of, problems):

@@ -67,7 +67,7 @@ class RefinementStrategy(Strategy):
         sequence = best.sequence
         if self.verifier is not None:
             # Always with a score, so that who chooses among chains can read it: see RecordedVerifier.
-            sequence = sequence.scored(self.verifier.name, best.score or UNSCORED)
+            sequence = sequence.with_score(self.verifier.name, best.score or UNSCORED)
         return replace(sequence, exhausted=True) if trajectory.ended == "budget" else sequence
 
     async def trajectory(self, prefix: Sequence, scope: Scope) -> Trajectory:
@@ -94,7 +94,7 @@ class RefinementStrategy(Strategy):
                 rounds.append(replace(rounds[-1], made="nothing"))
                 continue
             # It begins with the prefix: under the task's own prompt it is a completion of that.
-            revision = written.rooted(Sequence.of(prefix.prompt))
+            revision = written.reroot(Sequence.of(prefix.prompt))
             same = revision.text == rounds[-1].candidate.sequence.text
             await self._add(revision, "copy" if same else "revision", rounds, scope, scoring)
         return self._ending(rounds[-1], scope) or "rounds"

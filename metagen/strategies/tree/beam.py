@@ -44,7 +44,7 @@ class BeamSearch(TreeSearch):
     async def explore(self, growth: Growth) -> None:
         tree = growth.tree
         wanted: list[Wanted] = [(tree.root, self.n)]
-        while wanted and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
+        while wanted and sum(leaf.multiplicity for leaf in tree.finished_leaves()) < self.n:
             wanted = self.keep(best_first(node for node in await growth.level(wanted) if node.open))
 
     def keep(self, ranked: list[Node]) -> list[Wanted]:

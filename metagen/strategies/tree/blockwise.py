@@ -110,7 +110,7 @@ class Blockwise(Strategy):
         sequence = chosen.sequence
         if selection.blind and self.until is None:
             sequence = replace(sequence, exhausted=True)
-        return sequence.scored(self.verifier.name, chosen.score) if chosen.score else sequence
+        return sequence.with_score(self.verifier.name, chosen.score) if chosen.score else sequence
 
 
 def _goes_on(sequence: Sequence) -> bool:

@@ -53,14 +53,14 @@ class Expansion:
         self.sequences = await steps(generator, prefix, until, n=self.n, start=start, scope=self.drawing)
         self.scores = [None] * len(self.sequences)
 
-    def unscored(self) -> list[Sequence]:
-        """What is new and not empty, each once."""
+    def unscored_sequences(self) -> list[Sequence]:
+        """The new sequences that are not empty, each once."""
         before = len(self.node.sequence.text)
         new = {draw_key(s): s for s in self.sequences if s.text[before:].strip()}
         return [s for key, s in new.items() if key not in self.known]
 
     async def score(self, verifier: Verifier | None) -> None:
-        wanted = self.unscored()
+        wanted = self.unscored_sequences()
         if verifier is None or not wanted:
             return
         scores = await verifier.score(wanted, scope=self.scoring)
@@ -137,7 +137,7 @@ class Growth:
         refused: Batch[None] | None = None
         lone, rounds = lane is one_lane, self.scope.limited
         history = self.scope.history
-        start = history.seen()
+        start = history.now()
         # What has been applied in each lane: what is chosen then has seen it.
         seen: dict[int, Seen] = {}
         try:
@@ -181,10 +181,10 @@ class Growth:
     def _begin(self, together: list[_Begun], group: asyncio.TaskGroup) -> None:
         if not together:
             return
-        expansions, seen = [one.expansion for one in together], self.scope.history.seen()
+        expansions, seen = [one.expansion for one in together], self.scope.history.now()
 
         async def work() -> tuple[Batch[None], Seen]:
-            return await self.scope.batch(expansions, *self._stages), self.scope.history.seen()
+            return await self.scope.batch(expansions, *self._stages), self.scope.history.now()
 
         batch = group.create_task(work())
         for place, one in enumerate(together):
@@ -209,7 +209,7 @@ class Growth:
         return Usage() if ended else generator.worst(prefix, one.n, most, one.drawing)
 
     def _most_of_scores(self, one: Expansion) -> Usage | None:
-        verifier, new = self._verifier, one.unscored()
+        verifier, new = self._verifier, one.unscored_sequences()
         if verifier is None or not new:
             return Usage()
         return verifier.worst(new, one.scoring) if isinstance(verifier, PrimitiveVerifier) else None

@@ -47,7 +47,7 @@ class Lookahead(BeamSearch):
     async def explore(self, growth: Growth) -> None:
         tree, ahead = growth.tree, self._ahead(growth)
         keep, wanted = [tree.root], [(tree.root, self.n)]
-        while keep and sum(leaf.multiplicity for leaf in tree.finished()) < self.n:
+        while keep and sum(leaf.multiplicity for leaf in tree.finished_leaves()) < self.n:
             await growth.level((node, n) for node, n in wanted if n)
             nodes = [child for node in keep for child in node.children if self._goes_on(child)]
             await self._look(ahead, nodes)

@@ -152,13 +152,13 @@ class Tree:
             nodes.append(child)
         return nodes
 
-    def finished(self) -> list[Node]:
+    def finished_leaves(self) -> list[Node]:
         """The finished leaves, by position."""
         return [node for node in self if node.state == "finished"]
 
     def complete(self) -> list[Node]:
         """The finished leaves that were not cut, by position."""
-        return [node for node in self.finished() if node.complete]
+        return [node for node in self.finished_leaves() if node.complete]
 
     def frontier(self) -> list[Node]:
         """The open nodes, by position."""

@@ -232,7 +232,7 @@ class ParticleFilter(TreeSearch):
         leaf = first[_key(await self._decide(pool, prefix, scope))]
         if self.verifier is None or leaf.score is None:
             return leaf.sequence
-        return leaf.sequence.scored(self.verifier.name, leaf.score)
+        return leaf.sequence.with_score(self.verifier.name, leaf.score)
 
     async def _by_aggregator(self, leaves: Mapping[Node, float], prefix: Sequence, scope: Scope) -> Sequence:
         """The aggregator's choice among n particles, resampled a last time."""
@@ -252,7 +252,7 @@ class ParticleFilter(TreeSearch):
         journal: Journal | None = None,
     ) -> Cloud:
         """`cloud` for code that runs in an event loop of its own."""
-        prefix, root = self.opened(prompt, budget, seed, journal)
+        prefix, root = self.open_call(prompt, budget, seed, journal)
         cloud = await self._cloud(prefix, root.child("0"))
         cloud.tree.charge(root.trace.rows)
         return cloud

@@ -88,7 +88,7 @@ class Rebase(TreeSearch):
         wanted: list[Wanted] = [(tree.root, self.n)]
         while wanted:
             nodes = [node for node in await growth.level(wanted) if node.open]
-            left = self.n - sum(leaf.multiplicity for leaf in tree.finished())
+            left = self.n - sum(leaf.multiplicity for leaf in tree.finished_leaves())
             counts = self.shares(nodes, [node.multiplicity for node in nodes], left)
             wanted = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
             for node, count in zip(nodes, counts, strict=True):

@@ -49,7 +49,7 @@ class TreeStrategy(Strategy):
         journal: Journal | None = None,
     ) -> Tree:
         """`tree` for code that runs in an event loop of its own."""
-        prefix, root = self.opened(prompt, budget, seed, journal)
+        prefix, root = self.open_call(prompt, budget, seed, journal)
         tree = await self._search(prefix, root.child("0"))
         tree.charge(root.trace.rows)
         return tree

@@ -113,7 +113,7 @@ class Treefinement(TreeStrategy):
             again = [node for node in wanted if node.parent and node.state != "pruned"]
             wanted = self._share(tree, fresh or again or tree.able)
         best = max(tree.programs, key=lambda node: _rank(node.candidate), default=None)
-        chosen = best.sequence.scored(self.verifier.name, best.score or UNSCORED) if best else prefix
+        chosen = best.sequence.with_score(self.verifier.name, best.score or UNSCORED) if best else prefix
         tree.chosen = replace(chosen, exhausted=True) if ended or scope.exhausted else chosen
         return tree
 
@@ -169,7 +169,7 @@ class Treefinement(TreeStrategy):
             written = await self._corrector.generate(under, n=one.n, start=node.asked, scope=place)
         except PromptError:  # longer than the context, by what this strategy has put in
             return []
-        return [sequence.rooted(Sequence.of(prefix.prompt)) for sequence in written]
+        return [sequence.reroot(Sequence.of(prefix.prompt)) for sequence in written]
 
     async def _score(self, one: Revising, known: Mapping[str, Score]) -> None:
         """Scores of what was drawn; what has one already is not scored again."""

@@ -15,7 +15,7 @@ from typing import Final
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.choice import ChoiceRule
-from metagen.verifiers.cues import CUE, DENIED, TAIL, cleaned
+from metagen.verifiers.cues import CUE, DENIED, TAIL, clean
 
 #: So many announcements, from the last one on, and so much of a line are looked at.
 CUES, LINE = 16, 2_000
@@ -148,7 +148,7 @@ def _listed(value: object) -> abc.Sequence[object]:
 
 def _concluded(text: str, options: abc.Sequence[str], known: abc.Mapping[str, str]) -> Answer:
     """The option that the last line ends with, by its letter in brackets or its text; none if something is denied."""
-    line = cleaned(text[-TAIL:]).rstrip().rpartition("\n")[2]
+    line = clean(text[-TAIL:]).rstrip().rpartition("\n")[2]
     if _NOT.search(line):
         return MISSING
     marked = list(re.finditer(r"(?<!\w)\(([A-Z])\)", line))
@@ -175,7 +175,7 @@ def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> 
 
     lists: the lines of a list are one answer. raw: no sign is taken out.
     """
-    text = text.rpartition("</think>")[2][-TAIL:] if raw else cleaned(text[-TAIL:])
+    text = text.rpartition("</think>")[2][-TAIL:] if raw else clean(text[-TAIL:])
     cues = _cues(text)
     for cue in cues[: -CUES - 1 : -1]:
         rest = text[cue.end() :]

@@ -16,7 +16,7 @@ from metagen.tasks.bbh.answers import LETTERS, BracketRule, OptionRule, SortedRu
 from metagen.tasks.math_dataset import math_rule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, read, text
 from metagen.tasks.template import SHOWN, Asking, Form, Turns, Wording
-from metagen.template import escaped
+from metagen.template import escape
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import Rule, answer_rule
@@ -222,7 +222,7 @@ def _asking(
         usual,
         head=head,
         shots=tuple(found),
-        asked=f"{escaped(head)}\n\n{{question}}" if head else "{question}",
+        asked=f"{escape(head)}\n\n{{question}}" if head else "{question}",
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from metagen.tasks.programs import grammar
 from metagen.tasks.programs.cases import Case, prompt
 from metagen.tasks.programs.grammar import Program
-from metagen.tasks.programs.trace import traced
+from metagen.tasks.programs.trace import add_trace
 from metagen.tasks.split import Split
 
 DELIMITER: Final = "\n"
@@ -62,7 +62,7 @@ class Problem:
     @property
     def solution(self) -> str:
         """A right answer that shows its work, as generators learn to write it."""
-        return traced(self.program, self.public)
+        return add_trace(self.program, self.public)
 
 
 # ---------------------------------------------------------------------------------------------------- the three spaces

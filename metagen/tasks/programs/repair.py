@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from metagen.tasks.programs.cases import Case, result_text
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import Output, outputs
-from metagen.tasks.programs.trace import untraced
+from metagen.tasks.programs.trace import strip_comments
 
 #: In place of a failing case: something is wrong, and nothing was executed.
 WRONG = "#wrong\n"
@@ -51,12 +51,12 @@ def failure_of(source: str, cases: abc.Sequence[Case]) -> Failure | None:
 
 def repair_prompt(prompt: str, source: str, failed: Failure | None) -> str:
     """The text that a corrector continues. failed: None withholds what execution has shown."""
-    return prompt + ended(source) + (WRONG if failed is None else str(failed))
+    return prompt + end_last_line(source) + (WRONG if failed is None else str(failed))
 
 
-def ended(source: str) -> str:
+def end_last_line(source: str) -> str:
     """The program without comments, its last line ended, so that nothing is written onto it."""
-    plain = untraced(source)
+    plain = strip_comments(source)
     return plain if plain.endswith("\n") else plain + "\n"
 
 

@@ -74,7 +74,7 @@ class ProgramTask(LevelledTask):
         reference = json.dumps(_tests((*drawn.public, *drawn.hidden)))
         return Problem(Prompt(name, text=drawn.prompt, public=public), reference, drawn.level)
 
-    def hidden(self) -> dict[str, dict[str, Any]]:
+    def hidden_tests(self) -> dict[str, dict[str, Any]]:
         """The hidden tests by problem id, for a verifier that runs them in a sandbox."""
         return {problem.id: json.loads(problem.reference) for problem in self.problems()}
 

@@ -21,7 +21,7 @@ from metagen.tasks.programs.grammar import ENTRY_POINT, Program
 _COMMENT: Final = re.compile(r"[ \t]*#[^\n]*")
 
 
-def traced(program: Program, cases: abc.Sequence[Case]) -> str:
+def add_trace(program: Program, cases: abc.Sequence[Case]) -> str:
     """The source with its comments; the last line has none, for what it comes to is what was wanted."""
     *lines, last = program.operations
     values = zip(*(program.values(list(case.x)) for case in cases), strict=True)
@@ -34,6 +34,6 @@ def traced(program: Program, cases: abc.Sequence[Case]) -> str:
     return f"{text} return {last}\n"
 
 
-def untraced(source: str) -> str:
+def strip_comments(source: str) -> str:
     """The program without comments. Meant for programs of this task, which have no strings that could hold a `#`."""
     return _COMMENT.sub("", source)

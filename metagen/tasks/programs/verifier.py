@@ -12,7 +12,7 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence, digest
 from metagen.tasks.programs.grammar import ENTRY_POINT
 from metagen.tasks.programs.interpreter import outputs
-from metagen.tasks.programs.repair import WRONG, ended, failure
+from metagen.tasks.programs.repair import WRONG, end_last_line, failure
 from metagen.tasks.programs.task import PROGRAM, public_cases
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 
@@ -53,4 +53,4 @@ class PublicExamples(PrimitiveVerifier):
 def corrector_prompt(prompt: Prompt, candidate: str, feedback: str | None) -> Prompt:
     """The prompt of the trained corrector: a `Form` of refinement. Without a failing case, execution is withheld."""
     shown = feedback if feedback is not None and feedback.startswith("#") else WRONG
-    return replace(prompt, text=f"{prompt.text}{ended(candidate)}{shown}")
+    return replace(prompt, text=f"{prompt.text}{end_last_line(candidate)}{shown}")

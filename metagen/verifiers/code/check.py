@@ -76,7 +76,7 @@ class Suite:
                 )
 
     @property
-    def asked(self) -> list[str] | None:
+    def names_to_ask(self) -> list[str] | None:
         """Names beside the entry points that the candidate is asked for; None: all."""
         return list(self.names) if self.names or self.entry_points else None
 
@@ -153,7 +153,7 @@ class _Run:
         """The cases up to the first that ends one of the two, or that stops the run."""
         pending = list(enumerate(self._tests.tests))[self._first :]
         tests = self._tests
-        names = {"entry_points": tests.entry_points, "names": tests.asked, "objects": tests.objects}
+        names = {"entry_points": tests.entry_points, "names": tests.names_to_ask, "objects": tests.objects}
         judge.send({"setup": tests.setup, "tests": pending, **names})
         done: list[Case] = []
         try:

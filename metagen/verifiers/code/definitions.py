@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.code.program import ProgramRule
-from metagen.verifiers.source import parsed
+from metagen.verifiers.source import parse
 
 #: Longer programs stay as they are.
 LONGEST: Final = 50_000
@@ -58,7 +58,7 @@ def _is_open(text: str) -> bool:
 
 def _tree(program: str) -> ast.Module | None:
     try:
-        found = parsed(program)
+        found = parse(program)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     assert isinstance(found, ast.Module)

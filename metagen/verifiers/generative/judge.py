@@ -13,7 +13,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.generative.question import CORRECT, RUBRIC, Question
 from metagen.verifiers.generative.respondent import Asked, Respondent
-from metagen.verifiers.generative.way import GenerativeVerifier, own_wording, worded
+from metagen.verifiers.generative.way import GenerativeVerifier, own_wording, with_wording
 
 ASKS: Final[Mapping[str, Question]] = {"correct": CORRECT, "rubric": RUBRIC}
 
@@ -40,7 +40,7 @@ class Judge(GenerativeVerifier):
         longest = own.pop("max_tokens", None)
         self.max_tokens = longest if self.max_tokens is None else self.max_tokens
         question = self.ask if isinstance(self.ask, Question) else ASKS[self.ask]
-        self._hold(self.ask_about(worded(question, {**own, **self.wording})), self.name)
+        self._hold(self.ask_about(with_wording(question, {**own, **self.wording})), self.name)
 
     @classmethod
     def of(cls, respondent: Respondent, *, name: str = "judge") -> Self:
@@ -74,7 +74,7 @@ class Judge(GenerativeVerifier):
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         question = self.respondent.question
         sequences = [s.answered for s in sequences]
-        distinct = {s.digest: s for s in sequences if not self.respondent.forged(s.text)}
+        distinct = {s.digest: s for s in sequences if not self.respondent.is_forged(s.text)}
         asked = [Asked(name, question.prompt(s.prompt, candidate=s.text)) for name, s in distinct.items()]
         scores = dict(zip(distinct, await self.respondent.ask(asked, scope), strict=True))
         forged = Score(0.0, verdict="forged")

@@ -13,7 +13,7 @@ from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Price, Usage, flops_2n, prefill_flops
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import Engine, Evaluated, EvaluateRequest
-from metagen.generators.watch import evaluated
+from metagen.generators.watch import watch_evaluation
 from metagen.journal import Row
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
@@ -109,7 +109,7 @@ class LabelReader:
 
     async def _evaluate(self, asked: list[list[EvaluateRequest]], scope: Scope) -> list[Outcome]:
         flat = [request for requests in asked for request in requests]
-        answers = iter(await evaluated(self._engine, flat) if flat else [])
+        answers = iter(await watch_evaluation(self._engine, flat) if flat else [])
         return [self._outcome(requests, [next(answers) for _ in requests], scope) for requests in asked]
 
     def _outcome(self, requests: list[EvaluateRequest], answers: list[Evaluated], scope: Scope) -> Outcome:
@@ -125,7 +125,7 @@ class LabelReader:
         ones, others = iter(short), iter(long)
         logprobs = [next(ones) if len(ids) == 1 else next(others) for ids in self._ids]
         cache = scope.prefixes(self._engine.fingerprint)
-        usage = Usage.sum(self._priced(r, cache.add(_fed(r))) for r in requests)
+        usage = Usage.sum(self._usage(r, cache.add(_fed(r))) for r in requests)
         physical = Usage(
             prefilled=_total(a.prefilled for a in answers), cached=_total(a.cached for a in answers), calls=1
         )
@@ -138,10 +138,10 @@ class LabelReader:
             for i, request in enumerate(requests):
                 # All labels of one sequence follow on the same tokens, which the first pays for.
                 least = request.positions[0] + 1 if i else 0
-                bounds.append(self._priced(request, max(least, cache.known(_fed(request)))))
+                bounds.append(self._usage(request, max(least, cache.count_known(_fed(request)))))
         return replace(Usage.sum(bounds), calls=len(asked))
 
-    def _priced(self, request: EvaluateRequest, known: int) -> Usage:
+    def _usage(self, request: EvaluateRequest, known: int) -> Usage:
         total, shape = len(_fed(request)), self._engine.shape
         usage = Usage(prefilled=total - known, cached=known, flops=None, flops_2n=None)
         if shape is not None:

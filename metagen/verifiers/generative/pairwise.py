@@ -20,7 +20,7 @@ from metagen.values import Count
 from metagen.verifiers.base import UNSCORED
 from metagen.verifiers.generative.question import PREFERENCE
 from metagen.verifiers.generative.respondent import Asked, Respondent
-from metagen.verifiers.generative.way import GenerativeVerifier, worded
+from metagen.verifiers.generative.way import GenerativeVerifier, with_wording
 from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
@@ -88,7 +88,7 @@ class PairwiseJudge(Part):
             )
         if a.text == b.text:
             return Score(0.5, raw=0.0)
-        forged = self.respondent.forged(a.text), self.respondent.forged(b.text)
+        forged = self.respondent.is_forged(a.text), self.respondent.is_forged(b.text)
         if not any(forged):
             return None
         return Score(0.5 if all(forged) else float(forged[1]), verdict="forged")
@@ -155,7 +155,7 @@ class Tournament(GenerativeVerifier):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        asked = self.ask_about(worded(PREFERENCE, self.wording))
+        asked = self.ask_about(with_wording(PREFERENCE, self.wording))
         self._hold(PairwiseJudge(asked, merge=self.merge))
 
     @classmethod
@@ -188,7 +188,7 @@ class Tournament(GenerativeVerifier):
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         sequences = [s.answered for s in sequences]
-        forged = {s.digest for s in sequences if self.judge.respondent.forged(s.text)}
+        forged = {s.digest for s in sequences if self.judge.respondent.is_forged(s.text)}
         distinct = {s.digest: s for s in sorted(sequences, key=lambda s: s.digest) if s.digest not in forged}
         groups: dict[bytes, list[Sequence]] = {}
         for s in distinct.values():

@@ -88,7 +88,7 @@ class Question:
             return Prompt(task.problem_id, messages=(Message("user", text),))
         return Prompt(task.problem_id, text=text)
 
-    def told(self, prompt: Prompt) -> Prompt:
+    def with_instructions(self, prompt: Prompt) -> Prompt:
         """Its prompt with the form of the answer said in words, for who writes the verdict: in a chat only."""
         if not (self.chat and self.cue.strip()):
             return prompt
@@ -97,16 +97,16 @@ class Question:
         form = f'\nEnd with "{self.cue.strip()}" and one of: {names}.\n'
         return replace(prompt, messages=(*before, replace(last, content=last.content + form)))
 
-    def forged(self, text: str) -> bool:
+    def is_forged(self, text: str) -> bool:
         """Whether a completion writes the judge's cue by itself, as if the judge had begun to answer."""
         return bool(self.cue.strip()) and self.cue.strip() in text
 
-    def scaled(self, worth: float) -> float:
+    def to_unit(self, worth: float) -> float:
         """A value of the labels' scale, in [0, 1]: the worst label is 0, the best 1."""
         low, high = min(self.labels.values()), max(self.labels.values())
         return min(1.0, max(0.0, (worth - low) / (high - low)))
 
-    def expected(self, shares: abc.Sequence[float]) -> float:
+    def mean_value(self, shares: abc.Sequence[float]) -> float:
         """The mean of the labels' values under their shares."""
         return math.fsum(p * v for p, v in zip(shares, self.labels.values(), strict=True))
 

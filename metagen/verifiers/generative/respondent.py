@@ -51,12 +51,12 @@ class Respondent(Part, ABC):
     #: How it comes to a verdict: it reads the labels' probabilities, or the verdicts of written samples.
     way: Way
 
-    def forged(self, text: str) -> bool:
+    def is_forged(self, text: str) -> bool:
         """Whether a completion writes what is the judge's alone: its cue, or, in a chat, a control token.
 
         Such a token would end the user's turn, and what follows would be the judge's own words.
         """
-        return self.question.forged(text) or any(token in text for token in self._control)
+        return self.question.is_forged(text) or any(token in text for token in self._control)
 
     @cached_property
     def _control(self) -> tuple[str, ...]:
@@ -66,8 +66,8 @@ class Respondent(Part, ABC):
         folders = {folder for part in vars(self).values() for folder in _folders(part)}
         return tuple(sorted({token for folder in folders for token in special_tokens(folder)}))
 
-    def written_behind(self, prompt: Prompt) -> Prompt:
-        """What the judge's own words are a completion of, from the prompt of its question."""
+    def judge_prompt(self, prompt: Prompt) -> Prompt:
+        """The prompt that the judge completes, made of the prompt of its question."""
         return prompt
 
     @property
@@ -164,11 +164,11 @@ class LabelRespondent(Respondent):
     def _score(self, reading: Reading) -> Score:
         if reading.verdict is not None:
             return Score(None, verdict=reading.verdict)
-        raw = self.question.expected(reading.shares)
+        raw = self.question.mean_value(reading.shares)
         if not self.normalise:
             worst = min(self.question.labels.values())
             raw = worst + reading.mass * (raw - worst)
-        return Score(self.question.scaled(raw), raw=raw)
+        return Score(self.question.to_unit(raw), raw=raw)
 
 
 @part
@@ -203,12 +203,12 @@ class WritingRespondent(Respondent):
     async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
         return await _each(asked, lambda one: self._count(one, scope), scope)
 
-    def written_behind(self, prompt: Prompt) -> Prompt:
-        return self.question.told(prompt)
+    def judge_prompt(self, prompt: Prompt) -> Prompt:
+        return self.question.with_instructions(prompt)
 
     async def _count(self, one: Asked, scope: Scope) -> Score:
         # The cue is not written for the judge: a server may not be able to go on from half an answer.
-        prompt = self.written_behind(one.prompt)
+        prompt = self.judge_prompt(one.prompt)
         written = await _write(self.generator, prompt, self.samples, scope)
         return _mean([(self._read(answer.text), answer.text) for answer in written])
 
@@ -216,7 +216,7 @@ class WritingRespondent(Respondent):
         found = self._reader.read(text)
         if found is None:
             return Score(None, verdict=UNPARSABLE)
-        return Score(self.question.scaled(found.raw), raw=found.raw)
+        return Score(self.question.to_unit(found.raw), raw=found.raw)
 
 
 async def _each(

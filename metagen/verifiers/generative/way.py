@@ -12,7 +12,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, SamplingParams
 from metagen.generators.primitive import EngineGenerator
-from metagen.parts import given, part
+from metagen.parts import arguments_of, part
 from metagen.values import Amount, Count, Quantity
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.labels import reads_labels
@@ -59,7 +59,7 @@ class GenerativeVerifier(Verifier):
     respondent: Respondent = field(init=False)
 
     def __post_init__(self) -> None:
-        if odd := self.conflict(dict(given(self))):
+        if odd := self.conflict(dict(arguments_of(self))):
             raise InputError(f"{self.name}: {odd}")
 
     @classmethod
@@ -137,7 +137,7 @@ def own_wording(model: Engine | Generator | None) -> dict[str, Any]:
     return {name: entry[name] for name in (*WORDING, "max_tokens") if name in entry}
 
 
-def worded(question: Question, wording: Mapping[str, Any]) -> Question:
+def with_wording(question: Question, wording: Mapping[str, Any]) -> Question:
     """The question with other fields. A label may be a number, as YAML reads it."""
     fields = dict(wording)
     if "labels" in fields:

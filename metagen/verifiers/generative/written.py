@@ -59,7 +59,7 @@ class VerdictReader:
         self._fold = str.casefold if folds else str
         self._worth = {self._fold(label.strip()): worth for label, worth in question.labels.items()}
         cue, case = re.escape(question.cue.strip()), re.IGNORECASE if folds else re.NOFLAG
-        name = f"({'|'.join(map(_written, sorted(names, key=len, reverse=True)))})"
+        name = f"({'|'.join(map(_label_pattern, sorted(names, key=len, reverse=True)))})"
         self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d|\s*/\s*\d|\s*%)", case) if cue else None
         self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
         self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
@@ -130,7 +130,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     yield from reversed(found)
 
 
-def _written(name: str) -> str:
+def _label_pattern(name: str) -> str:
     """The pattern of a label; a minus sign before a number makes another number of it."""
     return (r"(?<![-−])" if name[0].isdigit() else "") + re.escape(name)
 

@@ -137,7 +137,7 @@ _NUMBERS: Final = [
 ]  # fmt: skip
 
 
-def said_twice(match: re.Match[str]) -> str | None:
+def repeated_number(match: re.Match[str]) -> str | None:
     """The number that a match of SPELLED says twice; None if the word is another one."""
     number, word = int(match[1]), match[2].lower()
     return match[1] if number < len(_NUMBERS) and _NUMBERS[number] == word else None

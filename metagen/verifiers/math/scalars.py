@@ -204,14 +204,14 @@ class Scalars:
         places: list[Place] = [{name: point(name, i) for name in names} for i in range(POINTS)]
         if not may_break(node):
             return places, []
-        broken, kinks = self._broken(node, names, places)
+        broken, kinks = self._break(node, names, places)
         if len(names) > 1 and kinks:
             moving = [n for n in names if self._moves(node, n, broken)]
             if len(moving) < len(names):
-                broken, kinks = self._broken(node, moving, places)
+                broken, kinks = self._break(node, moving, places)
         return broken, kinks
 
-    def _broken(self, node: Node, moving: list[str], places: list[Place]) -> tuple[list[Place], list[str]]:
+    def _break(self, node: Node, moving: list[str], places: list[Place]) -> tuple[list[Place], list[str]]:
         """The same places and those between kinks along lines through some of the variables."""
         places, kinks = list(places), []
         for line in lines(moving, places[0], self.work):

@@ -156,7 +156,7 @@ def clean(answer: str) -> str:
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)
     if spelled := quantities.SPELLED.fullmatch(text):
-        text = quantities.said_twice(spelled) or text
+        text = quantities.repeated_number(spelled) or text
     return _BRACKETED.sub(r" \1", text).strip()
 
 

@@ -16,7 +16,7 @@ from metagen.verifiers.utility.base import (
     Vector,
     Weights,
     distinct,
-    merged,
+    merge_weights,
     some,
     weight_array,
 )
@@ -54,8 +54,8 @@ class AggregatingUtility(TextUtility):
         texts, rows = distinct(await self.texts(candidates))
         first = len(texts)
         if references is None:
-            start, shares = 0, merged(w, rows)
+            start, shares = 0, merge_weights(w, rows)
         else:
             theirs, columns = distinct(await self.texts(references))
-            texts, start, shares = texts + theirs, first, merged(w, columns)
+            texts, start, shares = texts + theirs, first, merge_weights(w, columns)
         return (await asyncio.to_thread(self.compare_with_mean, texts, first, start, shares))[rows]

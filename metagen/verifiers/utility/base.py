@@ -203,7 +203,7 @@ def distinct(texts: abc.Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     return kept, np.array([place[text] for text in texts], dtype=np.intp)
 
 
-def merged(weights: Vector, place: NDArray[np.intp]) -> Vector:
+def merge_weights(weights: Vector, place: NDArray[np.intp]) -> Vector:
     """The weights of distinct texts, from those of all texts and the place of each: exact sums, rounded once."""
     return np.array([math.fsum(weights[place == i]) for i in range(int(place.max()) + 1)])
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.border import answered
+from metagen.border import call_or_await
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
@@ -88,13 +88,13 @@ class EmbeddingCosine(Utility):
                     "expected one vector of numbers for each text"
                 )
             usages = [self.embedder.usage(texts[i]) for i in positions]
-            return [Outcome({"vector": _packed(v)}, u, u) for v, u in zip(found, usages, strict=True)]
+            return [Outcome({"vector": _pack(v)}, u, u) for v, u in zip(found, usages, strict=True)]
 
         def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
             return Usage.sum(self.embedder.usage(texts[i]) for i in positions)
 
         rows = await scope.call(Request("embed", self.embedder.fingerprint, items), execute, worst)
-        known = {row.content: _unpacked((row.payload or {})["vector"]) for row in rows}
+        known = {row.content: _unpack((row.payload or {})["vector"]) for row in rows}
         nothing = np.full_like(next(iter(known.values())), np.nan)
         return np.array([known.get(item.content, nothing) for item in items])
 
@@ -114,15 +114,15 @@ class FunctionEmbedder(Embedder):
         return digest("function embedder", self.name).hex()
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
-        return np.asarray(await answered(self, self.function, texts))
+        return np.asarray(await call_or_await(self, self.function, texts))
 
     def usage(self, text: str) -> Usage:
         return Usage(calls=1)
 
 
-def _packed(vector: NDArray[Any]) -> str:
+def _pack(vector: NDArray[Any]) -> str:
     return base64.b64encode(vector.tobytes()).decode("ascii")
 
 
-def _unpacked(text: str) -> Matrix:
+def _unpack(text: str) -> Matrix:
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)

@@ -73,7 +73,7 @@ class ExecutionAgreement(Utility):
         """The outputs of each program, numbered over all; a failure is −1, and −2 what has not been run."""
         found: abc.Sequence[Outputs | None]
         if isinstance(self.outputs, Mapping):
-            found = [self._recorded(self.outputs, program) for program in programs]
+            found = [self._read_outputs(self.outputs, program) for program in programs]
         else:
             found = await self.outputs(programs, scope)
         counts = sorted({len(outputs) for outputs in found if outputs is not None})
@@ -92,7 +92,7 @@ class ExecutionAgreement(Utility):
         ]
 
     @staticmethod
-    def _recorded(outputs: Mapping[str, Outputs], program: Sequence) -> Outputs:
+    def _read_outputs(outputs: Mapping[str, Outputs], program: Sequence) -> Outputs:
         if program.text not in outputs:
             raise DataError(
                 f"there are no outputs of {program.text!r:.80}, a candidate of problem "

@@ -67,7 +67,7 @@ class JudgeUtility(PairUtility):
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         question = self.respondent.question
         pairs = [(y.answered, z.answered) for y, z in pairs]
-        forged = {s.digest for pair in pairs for s in pair if self.respondent.forged(s.text)}
+        forged = {s.digest for pair in pairs for s in pair if self.respondent.is_forged(s.text)}
         honest = [(y, z) for y, z in pairs if not {y.digest, z.digest} & forged]
         asked = [
             Asked(digest(z.digest, y.digest), question.prompt(y.prompt, first=z.text, second=y.text))

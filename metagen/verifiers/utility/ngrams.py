@@ -99,7 +99,7 @@ def _sums(place: Ids, values: Ids | Vector, places: int) -> Vector:
     return np.bincount(place, weights=values, minlength=places).astype(np.float64)
 
 
-def _numbered(keys: Ids, bound: int) -> tuple[Ids, int]:
+def _number(keys: Ids, bound: int) -> tuple[Ids, int]:
     """The rank of each key among the distinct ones, and how many these are. bound: above all keys."""
     if bound > TABLE:
         names, inverse = np.unique(keys, return_inverse=True)
@@ -123,7 +123,7 @@ def ngrams(documents: abc.Sequence[Ids], order: int) -> Iterator[Bags]:
         if n > 1:
             # An n-gram is the shorter one that begins where it does, and one symbol more.
             pairs = grams[start] * len(alphabet) + symbols[start + n - 1]
-            inverse, more = _numbered(pairs, known * len(alphabet))
+            inverse, more = _number(pairs, known * len(alphabet))
             grams, known = np.zeros_like(grams), more
             grams[start] = inverse
         yield Bags.of(owner[start], grams[start], len(documents), known)

@@ -12,7 +12,7 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.border import answered, one_each, promises
+from metagen.border import call_or_await, one_each, promises
 from metagen.errors import InputError
 from metagen.parts import part
 from metagen.scope import Scope
@@ -97,7 +97,7 @@ class FunctionUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         async def one(pair: Pair) -> float:
-            found = await answered(self, self.function, *pair, hint=float | None)
+            found = await call_or_await(self, self.function, *pair, hint=float | None)
             return math.nan if found is None else float(found)
 
         values = await asyncio.gather(*map(one, pairs))

@@ -102,7 +102,7 @@ class ConfidencePruning(Utility):
         some(len(candidates), len(references))
         seed = scope.seed(Item(digest("confidence pruning")))
         w = weight_array(weights, len(references))
-        order = _shuffled(references, w, seed)
+        order = _shuffle(references, w, seed)
         references, w = [references[i] for i in order], w[order]
         kept, place = distinct_sequences(candidates)
         met, column = distinct_sequences(references)
@@ -142,7 +142,7 @@ class ConfidencePruning(Utility):
         return stays
 
 
-def _shuffled(references: abc.Sequence[Sequence], weights: Vector, seed: int) -> list[int]:
+def _shuffle(references: abc.Sequence[Sequence], weights: Vector, seed: int) -> list[int]:
     """The places of the references in an order that depends on what they are, not on where they stood."""
     seen: Counter[tuple[str, str | None, float]] = Counter()
     keys = []

@@ -23,13 +23,15 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     (root / "known.yaml").write_text(text.replace("  single:", "  esc: {kind: esc, window: 3}\n  single:"))
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TOY))
-        with build.opened(schema.load(root / "known.yaml")) as setup:
+        with build.open_setup(schema.load(root / "known.yaml")) as setup:
             runner.run(setup, RunDirectory.at(root / "known"))
     return RunDirectory(root / "known")
 
 
 def test_options_are_what_the_run_measured(known: RunDirectory) -> None:
-    lines = [line for line in known.finished().lines if line.generator == "large" or line.strategy == "esc"]
+    lines = [
+        line for line in known.final_state().lines if line.generator == "large" or line.strategy == "esc"
+    ]
     pool = Pool.of(known, "small")
     costs = pq.read_table(known.table("costs")).to_pylist()
     outcomes = pq.read_table(known.table("outcomes")).to_pylist()
@@ -83,6 +85,6 @@ def test_options_are_what_the_run_measured(known: RunDirectory) -> None:
     ],
 )
 def test_what_the_run_lacks_is_named(known: RunDirectory, options: dict[str, object], words: str) -> None:
-    lines = known.finished().lines
+    lines = known.final_state().lines
     with pytest.raises(InputError, match=words):
         Options.of(known, "small", lines, **{"limit": "generated", **options})  # type: ignore[arg-type]  # of several types

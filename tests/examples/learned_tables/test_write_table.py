@@ -36,7 +36,7 @@ SMALL = "grid.generators=[small]"
 
 
 def run(file: Path, root: Path, *sets: str) -> State:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         return runner.run(setup, RunDirectory.at(root))
 
 
@@ -100,7 +100,7 @@ def test_a_table_is_learned_written_out_and_acted_on(
     assert yaml.safe_load(printed) == learned
     file.write_text(file.read_text().replace("  single:", f"  table: {printed}\n  single:"))
     sets = [SMALL, "grid.strategies=[table]"]
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         strategy = setup.strategy(setup.configurations[0])
     assert isinstance(strategy, ByDifficulty) and list(strategy.edges) == learned["edges"]
     args = ["run", str(file), "--out", str(tmp_path / "run")]

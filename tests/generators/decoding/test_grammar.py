@@ -199,9 +199,9 @@ def test_a_vocabulary_of_bytes_writes_json_with_characters_that_are_split() -> N
     matcher = held.matcher(Grammar.json(Person))
     text = Person(name="Zoë", age=12).model_dump_json()
     for token in tokenizer.encode(text).ids:
-        assert matcher.allowed()[token] and not matcher.allowed()[end]
+        assert matcher.allowed_tokens()[token] and not matcher.allowed_tokens()[end]
         assert matcher.consume([token])
-    assert matcher.allowed()[end] and matcher.allowed().sum() == 1
+    assert matcher.allowed_tokens()[end] and matcher.allowed_tokens().sum() == 1
     assert not held.matcher(Grammar.json(Person)).consume(tokenizer.encode('{"name": 3').ids)
     with pytest.raises(UnsupportedError, match="needs an end token"):
         Constraints.of_json(tokenizer.to_str(), size, eos=[])
@@ -217,15 +217,15 @@ def test_forced_is_what_masks_leave_no_choice_about_and_asking_changes_nothing()
     held = held_to(coin())
     for canonical in (True, False):
         matcher = held.matcher(Grammar.regex("1(a1a|bb)1", canonical=canonical))
-        assert matcher.forced() == [3] and matcher.consume([3])
-        assert matcher.forced() == [] and matcher.consume([0])
-        assert matcher.forced() == [3, 0, 3] == matcher.forced()
+        assert matcher.forced_tokens() == [3] and matcher.consume([3])
+        assert matcher.forced_tokens() == [] and matcher.consume([0])
+        assert matcher.forced_tokens() == [3, 0, 3] == matcher.forced_tokens()
         stepwise = []
-        while (mask := matcher.allowed()).sum() == 1 and not mask[4]:
+        while (mask := matcher.allowed_tokens()).sum() == 1 and not mask[4]:
             stepwise.append(int(mask.argmax()))
             assert matcher.consume(stepwise[-1:])
-        assert stepwise == [3, 0, 3] and matcher.forced() == []
-        assert matcher.allowed().tolist() == [False] * 4 + [True]
+        assert stepwise == [3, 0, 3] and matcher.forced_tokens() == []
+        assert matcher.allowed_tokens().tolist() == [False] * 4 + [True]
 
 
 def test_forced_text_is_written_as_the_tokenizer_writes_it_unless_all_spellings_are_allowed() -> None:
@@ -252,15 +252,15 @@ def test_a_text_that_only_unknown_tokens_spell_is_refused() -> None:
         with pytest.raises(InputError, match="cannot write"):
             held.matcher(Grammar.regex(pattern))
     matcher = held.matcher(Grammar.regex("aé?"))
-    (only,) = matcher.forced()
-    assert held.texts[only] == b"a" and matcher.consume([only]) and matcher.allowed().sum() == 1
+    (only,) = matcher.forced_tokens()
+    assert held.texts[only] == b"a" and matcher.consume([only]) and matcher.allowed_tokens().sum() == 1
 
 
 def test_names_of_special_tokens_are_written_as_text() -> None:
     """No text of a grammar is the token that ends a completion, whatever its name."""
     held = Tiny(resolve("tiny-0.1m"), 104).constraints()
     matcher, ids = held.matcher(Grammar.choice(["</s>!"])), []
-    while (forced := matcher.forced()) and matcher.consume(forced):
+    while (forced := matcher.forced_tokens()) and matcher.consume(forced):
         ids += forced
     assert b"".join(held.texts[i] for i in ids) == b"</s>!"
 
@@ -301,7 +301,7 @@ def writings(held: Constraints, grammar: Grammar, most: int) -> set[tuple[int, .
         if ids[-1:] == (4,) or len(ids) == most:
             found.add(ids)
             continue
-        for token in here.allowed(most - len(ids)).nonzero()[0].tolist():
+        for token in here.allowed_tokens(most - len(ids)).nonzero()[0].tolist():
             behind = here.copy()
             assert behind.consume([token])
             stack.append(((*ids, token), behind))
@@ -314,9 +314,9 @@ def test_other_spellings_close_what_the_tokenizer_would_write_too_long() -> None
     held = Constraints.of_tokens(
         texts, special=[4], eos=[4], encode=lambda text: ["abc".index(x) for x in text]
     )
-    assert held.matcher(Grammar.regex("abc")).forced() == [0, 1, 2]
+    assert held.matcher(Grammar.regex("abc")).forced_tokens() == [0, 1, 2]
     tight = held.matcher(Grammar.regex("abc", close=True), left=2)
-    assert tight.forced(2) == [3] and tight.forced(4) == [0, 1, 2]
+    assert tight.forced_tokens(2) == [3] and tight.forced_tokens(4) == [0, 1, 2]
 
 
 class Tree(BaseModel):
@@ -344,7 +344,7 @@ def test_json_that_closes_is_valid_at_every_length(name: str, grammar: Grammar, 
             matcher, ids = held.matcher(grammar, left=most), []
             while ids[-1:] != [end]:
                 assert len(ids) < most
-                ids.append(int(rng.choice(np.flatnonzero(matcher.allowed(most - len(ids))))))
+                ids.append(int(rng.choice(np.flatnonzero(matcher.allowed_tokens(most - len(ids))))))
                 assert matcher.consume(ids[-1:])
             json.loads(tokenizer.decode(ids[:-1]))
 
@@ -402,7 +402,7 @@ def test_where_the_search_gives_up_more_tokens_are_no_remedy(monkeypatch: pytest
     assert "raise max_tokens" not in str(error.value)
     with pytest.raises(InputError, match="leave close off, or simplify it"):
         held.matcher(Grammar.json(STEPS, close=True, compact=True), left=200)
-    assert held.matcher(Grammar.json(STEPS), left=200).allowed(200).any()
+    assert held.matcher(Grammar.json(STEPS), left=200).allowed_tokens(200).any()
 
 
 @pytest.mark.parametrize("name", ["tiny-0.1m", "tiny-bpe"])
@@ -419,11 +419,11 @@ def test_a_document_of_nested_records_closes_however_far_the_limit_is(name: str)
             while ids[-1:] != [end]:
                 left = most - len(ids)
                 assert left > 0, "cut"
-                allowed = matcher.allowed(left)
+                allowed = matcher.allowed_tokens(left)
                 way = matcher.way(left)
                 assert way is not None, "the way is lost"
                 if left > way + AHEAD:
-                    assert (allowed == free.allowed()).all()
+                    assert (allowed == free.allowed_tokens()).all()
                 ids.append(int(rng.choice(np.flatnonzero(allowed))))
                 assert matcher.consume(ids[-1:]) and free.consume(ids[-1:])
             opened += len(json.loads(tokenizer.decode(ids[:-1]), strict=False)["steps"])
@@ -450,7 +450,7 @@ def test_a_way_that_is_lost_is_found_again_and_not_searched_for_at_every_token(
         if matcher.way(400) is None:
             lost += 1
             with caplog.at_level("WARNING", logger="metagen"):
-                assert matcher.allowed(50).any()
+                assert matcher.allowed_tokens(50).any()
     assert lost > 16 and len(searches) < 8
     assert matcher.way(400) == len(tokenizer.encode('],"answer":0}')) + 1
     assert [r.message for r in caplog.records] == ["no end of a text was found near its limit"]
@@ -495,7 +495,7 @@ def test_compact_json_has_no_white_space_between_its_parts() -> None:
     assert json.loads(kept.source)["x-guidance"] == {"item_separator": ", ", "whitespace_flexible": False}
     for grammar, free in ((Grammar.json(schema), True), (compact[0], False)):
         matcher = held.matcher(grammar)
-        assert matcher.consume(tokenizer.encode("{")) and matcher.allowed()[space] == free
+        assert matcher.consume(tokenizer.encode("{")) and matcher.allowed_tokens()[space] == free
     matcher = held.matcher(compact[0])
     assert matcher.consume(tokenizer.encode('{"a":" x"}'))
 

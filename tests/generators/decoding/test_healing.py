@@ -68,7 +68,7 @@ def writings(start: Held) -> set[tuple[int, ...]]:
         if here.free:
             found.add(ids)
             continue
-        for token in np.flatnonzero(here.allowed()).tolist():
+        for token in np.flatnonzero(here.allowed_tokens()).tolist():
             behind = here.copy()
             assert behind.consume([token])
             stack.append(((*ids, token), behind))
@@ -90,7 +90,7 @@ def test_forced_bytes_lead_into_a_grammar(held: Constraints) -> None:
     stack: list[tuple[tuple[int, ...], Held]] = [((), start)]
     while stack:
         ids, here = stack.pop()
-        for token in np.flatnonzero(here.allowed()).tolist():
+        for token in np.flatnonzero(here.allowed_tokens()).tolist():
             if token == END:
                 texts.add(ids)
                 continue
@@ -100,15 +100,17 @@ def test_forced_bytes_lead_into_a_grammar(held: Constraints) -> None:
     assert texts == {(0, 1), (2,), (0, 1, 4), (2, 4), (3,), (0, 5)}
     assert not start.free and not start.copy().consume([1])
     ending = ForcedBytes(boundaries, b"c", held.matcher(Grammar.regex("aa")))
-    assert ending.forced() == [] and ending.consume([6]) and ending.forced() == [0], "never the end"
+    assert ending.forced_tokens() == [] and ending.consume([6]) and ending.forced_tokens() == [0], (
+        "never the end"
+    )
     assert start.accepts([2, 4, END]) == 3 and start.accepts([2, 0]) == 1
 
 
 def test_one_way_to_write_the_bytes_is_forced() -> None:
     boundaries = Boundaries((b"x", b"y", b"xyz", b"z"))
     start = ForcedBytes(boundaries, b"yz")
-    assert start.forced() == [1, 3] and start.allowed().sum() == 1, "asking changes nothing"
-    assert ForcedBytes(boundaries, b"x").forced() == []
+    assert start.forced_tokens() == [1, 3] and start.allowed_tokens().sum() == 1, "asking changes nothing"
+    assert ForcedBytes(boundaries, b"x").forced_tokens() == []
 
 
 def test_the_embedded_byte_pairs_heal_and_characters_have_nothing_to_heal() -> None:
@@ -117,7 +119,7 @@ def test_the_embedded_byte_pairs_heal_and_characters_have_nothing_to_heal() -> N
     ids = pairs.encode("Q:a=12+7;b=a*3;b?\nS:\n")
     kept, dropped = boundaries.heal(ids)
     assert kept + dropped == ids and pairs.decode(list(dropped)) == ":\n"
-    across = [pairs.decode([i]) for i in np.flatnonzero(ForcedBytes(boundaries, b":\n").allowed())]
+    across = [pairs.decode([i]) for i in np.flatnonzero(ForcedBytes(boundaries, b":\n").allowed_tokens())]
     assert set(across) == {":", ":\n", ":\nh"}
     letters = Tokenizer(resolve("tiny-0.1m"), 104)
     ids = letters.encode("Q:a=12+7;b?\nS:\n")
@@ -135,7 +137,7 @@ def local(start: Held) -> dict[tuple[int, ...], tuple[float, float]]:
         if here.free:
             found[ids] = p, mass
             continue
-        allowed = np.flatnonzero(here.allowed()).tolist()
+        allowed = np.flatnonzero(here.allowed_tokens()).tolist()
         total = sum(P[i] for i in allowed)
         for token in allowed:
             behind = here.copy()

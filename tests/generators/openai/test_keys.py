@@ -108,9 +108,9 @@ def test_a_key_that_may_have_been_meant_is_mentioned_once(caplog: pytest.LogCapt
 def test_a_short_key_is_not_looked_for_in_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """To take it out would tell it: each of its places in a text would be marked."""
     monkeypatch.setenv("MY_KEY", "abc")
-    assert Key("MY_KEY", ELSEWHERE).hidden("the abc of abc") == "the abc of abc"
+    assert Key("MY_KEY", ELSEWHERE).hide("the abc of abc") == "the abc of abc"
     monkeypatch.setenv("MY_KEY", KEY)
-    assert Key("MY_KEY", ELSEWHERE).hidden(f"a {KEY}!") == "a [MY_KEY]!"
+    assert Key("MY_KEY", ELSEWHERE).hide(f"a {KEY}!") == "a [MY_KEY]!"
 
 
 def test_what_is_named_as_a_key_is_taken_out_of_data_at_any_depth() -> None:

@@ -36,9 +36,9 @@ def simulate(
         running -= 1
         count["answered" if good else "refused"] += 1
         if good:
-            limiter.answered(began, now, size, running)
+            limiter.note_answer(began, now, size, running)
         else:
-            limiter.refused(began, now, pause)
+            limiter.note_refusal(began, now, pause)
     return count
 
 
@@ -65,16 +65,16 @@ def test_refusals_cut_the_window_to_what_the_server_has(capacity: int) -> None:
 def test_one_round_of_complaints_cuts_once() -> None:
     limiter = Limiter(Concurrency(32, 256))
     for _ in range(32):
-        limiter.refused(began=1.0, now=2.0)
+        limiter.note_refusal(began=1.0, now=2.0)
     assert limiter.window == 16
-    limiter.refused(began=2.5, now=3.0)
+    limiter.note_refusal(began=2.5, now=3.0)
     assert limiter.window == 8
 
 
 def test_a_window_never_falls_below_one_request() -> None:
     limiter = Limiter(Concurrency(4, 8))
     for i in range(20):
-        limiter.refused(began=i + 0.5, now=i + 1.0)
+        limiter.note_refusal(began=i + 0.5, now=i + 1.0)
     assert limiter.admits(0, 30.0) and not limiter.admits(1, 30.0)
 
 
@@ -119,7 +119,7 @@ def test_answers_of_all_lengths_that_end_together_or_apart_cut_nothing(seed: int
             )
         now, began, length = heapq.heappop(ending)
         running -= 1
-        limiter.answered(began, now, length, running)
+        limiter.note_answer(began, now, length, running)
     assert limiter.window == 128
 
 
@@ -170,9 +170,9 @@ def test_a_server_that_allows_so_many_a_second_is_asked_for_about_as_many(
         running -= 1
         good, bad = good + passed, bad + (not passed)
         if passed:
-            limiter.answered(began, now, 1.0, running)
+            limiter.note_answer(began, now, 1.0, running)
         else:
-            limiter.refused(began, now, pause)
+            limiter.note_refusal(began, now, pause)
     assert good > 0.9 * rate * 600 and bad < good
 
 
@@ -190,9 +190,9 @@ def drops(limiter: Limiter, broken: Callable[[int], bool], seconds: float) -> tu
         running, working = running - 1, working - answered
         good, bad = good + answered, bad + (not answered)
         if answered:
-            limiter.answered(began, now, 1.0, running)
+            limiter.note_answer(began, now, 1.0, running)
         else:
-            limiter.dropped(began, now)
+            limiter.note_drop(began, now)
     return good, bad
 
 
@@ -209,9 +209,9 @@ def test_connections_that_fail_now_and_then_cut_nothing() -> None:
 
 def test_a_server_that_is_away_cuts_once_at_most() -> None:
     limiter = Limiter(Concurrency(64, 256))
-    limiter.answered(0.0, 1.0, 1.0, 63)
+    limiter.note_answer(0.0, 1.0, 1.0, 63)
     for i in range(1000):
-        limiter.dropped(began=1.0 + i, now=2.0 + i)
+        limiter.note_drop(began=1.0 + i, now=2.0 + i)
     assert limiter.window >= 32
 
 
@@ -219,8 +219,8 @@ def test_requests_without_a_length_between_others_cut_nothing() -> None:
     """Prompts that are read take a second each, and nothing is written meanwhile."""
     limiter = Limiter(Concurrency(8, 64))
     for i in range(400):
-        limiter.answered(i - 2.0, float(i), size=200, running=64)
-        limiter.answered(i - 1.0, i + 9.0 * (i % 3 == 0), size=None, running=64)
+        limiter.note_answer(i - 2.0, float(i), size=200, running=64)
+        limiter.note_answer(i - 1.0, i + 9.0 * (i % 3 == 0), size=None, running=64)
     assert limiter.window == 64
 
 
@@ -229,22 +229,22 @@ def test_time_in_which_nothing_was_asked_is_not_counted() -> None:
     for pause in range(40):
         start = 100.0 * pause
         for i in range(20):
-            limiter.answered(start + i, start + i + 1.0, size=10, running=64)
-        limiter.answered(start + 20.0, start + 21.0, size=10, running=0)
+            limiter.note_answer(start + i, start + i + 1.0, size=10, running=64)
+        limiter.note_answer(start + 20.0, start + 21.0, size=10, running=0)
     assert limiter.window == 64
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:
     limiter = Limiter(Concurrency(8, 64))
     for i in range(100):
-        limiter.answered(float(i), i + 1.0, 1.0, running=1)
+        limiter.note_answer(float(i), i + 1.0, 1.0, running=1)
     assert limiter.window == 8
 
 
 def test_nothing_is_admitted_before_the_time_that_was_asked_for() -> None:
     limiter = Limiter(Concurrency(8, 64))
-    limiter.refused(began=0.0, now=1.0, pause=5.0)
-    limiter.refused(began=0.0, now=1.5, pause=1.0)
+    limiter.note_refusal(began=0.0, now=1.0, pause=5.0)
+    limiter.note_refusal(began=0.0, now=1.5, pause=1.0)
     assert not limiter.admits(0, 5.9)
     assert limiter.admits(0, 6.0)
 

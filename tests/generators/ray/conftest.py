@@ -181,7 +181,7 @@ def cluster() -> Iterator[Any]:
     # Ray was imported before its environment was set.
     several, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
 
-    from metagen.generators.ray.cluster import connected
+    from metagen.generators.ray.cluster import connect
 
     # Replicas do not have the tests on their path.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -190,7 +190,7 @@ def cluster() -> Iterator[Any]:
         made.add_node(**node_options(_system_config=SYSTEM))
         made.add_node(**node_options(resources={"room": 4}))
         os.environ["RAY_ADDRESS"] = made.address
-        with connected():
+        with connect():
             yield made
     finally:
         made.shutdown()

@@ -19,7 +19,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models.compression import FEW, Int8, Linear, linear
 from metagen.runs.declare.schema import load
 from metagen.runs.work import build
-from metagen.runs.work.offline import closed
+from metagen.runs.work.offline import with_stand_ins
 
 MODEL = "tiny-0.5m"
 KINDS = ("int8", "int4")
@@ -155,8 +155,8 @@ strategies:
 grid: {{generators: [mid]}}
 """)
     names = []
-    for experiment in (load(path), closed(load(path), fingerprints=True)):
-        with build.opened(experiment) as setup:
+    for experiment in (load(path), with_stand_ins(load(path), fingerprints=True)):
+        with build.open_setup(experiment) as setup:
             names.append(setup.engines["mid"].fingerprint)
     assert names[0] == names[1] == TorchEngine(MODEL, device="cpu", quantization="int8").fingerprint
 

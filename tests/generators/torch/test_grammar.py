@@ -146,7 +146,7 @@ def test_forced_tokens_are_what_would_be_drawn_and_are_counted(engine: TorchEngi
         # Wherever the mask leaves a choice, a token was drawn.
         matcher, drawn = constraints.matcher(grammar), 0
         for token in sample.ids:
-            drawn += int(matcher.allowed().sum() > 1)
+            drawn += int(matcher.allowed_tokens().sum() > 1)
             assert matcher.consume([token])
         assert sample.generated - sample.forced >= drawn
     assert steps < min(s.generated or 0 for s in samples), "forced tokens take no steps of their own"
@@ -215,7 +215,7 @@ def test_a_grammar_that_is_lost_at_the_last_token_fails_the_request(
     engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was drawn then was drawn from all tokens: it is no sample, though it ends there."""
-    allowed, calls = Matcher.allowed, 0
+    allowed, calls = Matcher.allowed_tokens, 0
 
     def lost(self: Matcher, left: int | None = None) -> NDArray[np.bool_]:
         nonlocal calls
@@ -224,7 +224,7 @@ def test_a_grammar_that_is_lost_at_the_last_token_fails_the_request(
             raise EngineError("the grammar cannot be matched any further")
         return allowed(self, left)
 
-    monkeypatch.setattr(Matcher, "allowed", lost)
+    monkeypatch.setattr(Matcher, "allowed_tokens", lost)
     generator = engine.generator(max_tokens=2, grammar=Grammar.regex(LINES))
     with pytest.raises(EngineError, match="cannot be matched any further"):
         asyncio.run(generator.generate(Sequence.of(PROMPTS[0]), scope=Scope.root("p")))

@@ -76,7 +76,7 @@ def test_the_first_token_has_the_distribution_of_local_masks(pairs: TorchEngine)
     boundaries = Boundaries(pairs._tokenizer.constraints().texts)
     kept, dropped = boundaries.heal(pairs.render(Sequence.of(prompt)) or ())
     assert [boundaries.texts[i] for i in dropped] == [b"=1"]
-    labels = tuple(np.flatnonzero(ForcedBytes(boundaries, b"=1").allowed()).tolist())
+    labels = tuple(np.flatnonzero(ForcedBytes(boundaries, b"=1").allowed_tokens()).tolist())
     (found,) = asyncio.run(pairs.evaluate([EvaluateRequest(kept, (len(kept) - 1,), labels)]))
     p = np.exp(np.array(found.values[0]) / 2)
     counts = Counter(s.text for s in ask(pairs, prompt, n, most=1, healing=True, temperature=2.0).samples)

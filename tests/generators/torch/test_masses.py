@@ -93,7 +93,7 @@ def paths(engine: TorchEngine, prompt: str, params: SamplingParams) -> dict[tupl
             [ids], [len(ids)], np.array([[*done, 0]], np.int64), np.array([len(done)], np.int64)
         )
         free = distribution(logits, adapted, history)[0].double().numpy()
-        mask = at.allowed(MOST - len(done))
+        mask = at.allowed_tokens(MOST - len(done))
         mass = float(free[mask].sum())
         for i in np.flatnonzero(mask & (free > 0)).tolist():
             then = at.copy()

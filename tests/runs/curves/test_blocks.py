@@ -30,7 +30,7 @@ def test_blocks_are_the_steps_that_were_returned(tmp_path: Path) -> None:
     file = tmp_path / "blocks.yaml"
     file.write_text(YAML)
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         state = runner.run(setup, directory, Meter(), calls=True)
     found = expected_blocks(directory, state.lines)
     assert found.keys() == {"tiny/blockwise@1", "tiny/blockwise@2"}

@@ -15,7 +15,7 @@ from metagen.analysis.comparison import contrasts, sentence
 from metagen.analysis.intervals import SHARES, interval
 from metagen.errors import DataError, InputError
 from metagen.runs.curves import checks, collect
-from metagen.runs.curves.frontier import at_cost, cells, left_out, shared
+from metagen.runs.curves.frontier import at_cost, cells, note_unknown_costs, shared_problems
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
@@ -38,7 +38,7 @@ def changed(name: str, **fields: Any) -> StudyResult:
 
 
 def ran(file: Path, root: Path, *sets: str) -> RunDirectory:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, RunDirectory.at(root))
     return RunDirectory(root)
 
@@ -84,7 +84,7 @@ def test_unequal_numbers_of_samples(tmp_path: Path) -> None:
         replace(result, notes=())
     )
     # What is compared is compared on the problems that both have.
-    assert shared([curve, result.curve("m", "best")]).tolist() == [True, False, False]
+    assert shared_problems([curve, result.curve("m", "best")]).tolist() == [True, False, False]
 
 
 def test_problems_that_failed_in_a_run() -> None:
@@ -188,7 +188,7 @@ def test_one_id_twice(tmp_path: Path) -> None:
 def test_one_prompt_under_two_ids(tmp_path: Path) -> None:
     same = {"question": "what?", "gold": "1"}
     run = pool(tmp_path, *({**record(i, ["1", "2"]), **same} for i in range(3)), record(7, ["7", "7"]))
-    (note,) = checks.duplicated(run)
+    (note,) = checks.note_duplicates(run)
     assert "4 problems have 2 different prompts ('q0' = 'q1' = 'q2')" in note.text
     assert "counted once they would be 2 problems, so that intervals are too narrow" in note.text
     assert note in collect.of_run(run).notes
@@ -231,7 +231,7 @@ def test_zero_costs_have_no_place_on_a_logarithmic_axis() -> None:
     curve = MADE.curve("small", "majority")
     free = changed("small/majority", costs={**curve.costs, "flops": np.zeros_like(curve.accuracy)})
     assert all(cell.curve.name != "small/majority" for cell in cells(free, "flops"))
-    assert "zero for small/majority" in texts(tuple(left_out(free, "flops")))
+    assert "zero for small/majority" in texts(tuple(note_unknown_costs(free, "flops")))
 
 
 def test_a_budget_below_the_cheapest_is_no_number() -> None:
@@ -243,7 +243,7 @@ def test_curves_without_a_problem_in_common() -> None:
     left, right = one.accuracy.copy(), other.accuracy.copy()
     left[:, :30] = right[:, 30:] = np.nan
     with pytest.raises(InputError, match="large/best and small/majority have no problem in common"):
-        shared([replace(one, accuracy=left), replace(other, accuracy=right)])
+        shared_problems([replace(one, accuracy=left), replace(other, accuracy=right)])
 
 
 def test_more_candidates_than_were_recorded(tmp_path: Path) -> None:

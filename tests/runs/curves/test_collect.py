@@ -23,7 +23,7 @@ SEARCH = "  direct: {kind: soft_best_of_n, verifier: judge, beta: 0.2, n: 4}\n"
 
 
 def run(file: Path, root: Path, *sets: str) -> RunDirectory:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, RunDirectory.at(root))
     return RunDirectory(root)
 

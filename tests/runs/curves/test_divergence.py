@@ -58,7 +58,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyDirectory, S
 @pytest.fixture(scope="module")
 def ratios(studied: tuple[StudyDirectory, StudyResult]) -> dict[str, dict[str, list[float]]]:
     """What was measured of each policy."""
-    found = divergence.recorded(studied[0].role("temperature"))["ratios"]
+    found = divergence.read_divergence(studied[0].role("temperature"))["ratios"]
     return {one["policy"]: one for one in found}
 
 
@@ -135,11 +135,11 @@ def test_it_is_measured_once_and_anew_by_another_reward(
         opened.append("opened")
         raise RuntimeError
 
-    monkeypatch.setattr(divergence.build, "opened", stop)
+    monkeypatch.setattr(divergence.build, "open_setup", stop)
     divergence.measure(part, study, directory.role("test"))
     assert not opened
-    before = {k: v for k, v in divergence.recorded(directory.role("test")).items() if k != "proxy"}
-    monkeypatch.setattr(divergence, "recorded", lambda run: before)
+    before = {k: v for k, v in divergence.read_divergence(directory.role("test")).items() if k != "proxy"}
+    monkeypatch.setattr(divergence, "read_divergence", lambda run: before)
     with pytest.raises(RuntimeError):
         divergence.measure(part, study, directory.role("test"))
 

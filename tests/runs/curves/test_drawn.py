@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from metagen.generators.engine import SamplingParams
-from metagen.runs.curves.reading import OFF, adapted
+from metagen.runs.curves.reading import OFF, adapter_settings
 from metagen.runs.declare import schema
 
 YAML = """\
@@ -35,7 +35,7 @@ def test_what_is_on_is_said(tmp_path: Path, settings: str, words: str) -> None:
     file = tmp_path / "drawn.yaml"
     file.write_text(YAML.format(settings))
     written = schema.load(file).model_dump(mode="json", exclude_none=True)["generators"]["tiny"]
-    assert adapted(written) == words
+    assert adapter_settings(written) == words
 
 
 def test_what_is_off_is_the_default() -> None:

@@ -30,7 +30,7 @@ SHAPE = ModelShape(layers=2, width=64, heads=2, kv_heads=2, head_dim=32, ff=192,
 
 
 def run(file: Path, root: Path, *sets: str) -> tuple[State, Results]:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         state = runner.run(setup, RunDirectory.at(root))
     return state, derive(RunDirectory(root), state.lines)
 
@@ -196,7 +196,7 @@ def test_generation_pays_the_prompt_once_and_each_candidate_its_own() -> None:
     lengths = [5, 9, 1, 30]
     part = costs.generation([sample_usage(i, g) for i, g in enumerate(lengths)], Maker)
     for n in (1, 2, 3, 4):
-        expected = part.expected(n)
+        expected = part.expected_usage(n)
         assert expected["prefilled"] == pytest.approx(20)
         assert expected["cached"] == pytest.approx(20 * (n - 1))
         assert expected["calls"] == pytest.approx(n)
@@ -223,20 +223,20 @@ def test_equal_candidates_are_scored_once() -> None:
         for n in range(1, 6):
             chosen = [{candidates[i].text for i in s} for s in combinations(range(5), n)]
             subsets = [sum(prices[t] for t in texts) for texts in chosen]
-            assert part.expected(n)["prefilled"] == pytest.approx(50 + np.mean(subsets))
+            assert part.expected_usage(n)["prefilled"] == pytest.approx(50 + np.mean(subsets))
 
 
 def test_what_is_unknown_stays_unknown() -> None:
     part = costs.generation(
         [Usage(prefilled=None, generated=4, flops=None), Usage(prefilled=None, generated=6)], None
     )
-    expected = part.expected(1)
+    expected = part.expected_usage(1)
     assert (expected["prefilled"], expected["flops"], expected["generated"]) == (None, None, pytest.approx(5))
 
 
 def test_the_whole_pool_costs_what_it_has_cost() -> None:
     usages = [sample_usage(i, g) for i, g in enumerate([3, 8, 2, 2, 11])]
-    total = costs.generation(usages, Maker).expected(5)
+    total = costs.generation(usages, Maker).expected_usage(5)
     assert list(total.values()) == pytest.approx(list(astuple(Usage.sum(usages))))
 
 
@@ -271,12 +271,12 @@ def test_few_problems_have_no_interval(experiment_file: Callable[..., Path], tmp
     assert all(math.isnan(low) and math.isnan(high) for _, low, high, _ in found[:3])
     assert found[3][1] < 0.75 < found[3][2]
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(schema.load(experiment_file(count=25))) as setup:
+    with build.open_setup(schema.load(experiment_file(count=25))) as setup:
         runner.run(setup, directory)
     derived = derive(directory, directory.state().lines)
     # Levels of 9, 8 and 8.
     assert not any(math.isnan(level.low) for level in derived.levels) and not derived.few
-    with build.opened(schema.load(experiment_file(count=23))) as setup:
+    with build.open_setup(schema.load(experiment_file(count=23))) as setup:
         runner.run(setup, RunDirectory.at(tmp_path / "less"))
     less = RunDirectory(tmp_path / "less")
     derived = derive(less, less.state().lines)

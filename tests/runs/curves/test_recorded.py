@@ -18,7 +18,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.runs import study as run
 from metagen.runs.curves import collect
 from metagen.runs.curves.measured import Pool
-from metagen.runs.curves.recorded import critiqued, halves
+from metagen.runs.curves.recorded import add_critique_costs, halves
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.declare import study_schema as studies
@@ -35,7 +35,7 @@ PUBLISHED = (0.437378, 0.554786, 0.647166, 0.716224, 0.764144, 0.791863, 0.82031
 
 
 def ran(file: Path, root: Path, *sets: str) -> RunDirectory:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, RunDirectory.at(root))
     return RunDirectory(root)
 
@@ -193,7 +193,7 @@ def test_critiques_cost_what_the_study_states() -> None:
     result = made()
     free = tuple(replace(c, verification=np.zeros_like(c.verification)) for c in result.curves)
     facts = {"splitting": {"critiques": {"4": "prm"}, "aggregate": "weighted"}, "critique_cost": 0.5}
-    stated = critiqued(replace(result, curves=free, facts=facts))
+    stated = add_critique_costs(replace(result, curves=free, facts=facts))
     for before, after in zip(free, stated.curves, strict=True):
         factor = 3.0 if before.verifier == "prm" and before.source == "pool" else 1.0
         for cost in ("flops_2n", "tokens", "generated"):
@@ -203,22 +203,22 @@ def test_critiques_cost_what_the_study_states() -> None:
     assert [n.text for n in stated.notes if n.about == "prm"] == [
         "a score prm counts as 4 critiques of 0.5 samples each: stated, not measured"
     ]
-    assert critiqued(stated) is stated, "counted once"
+    assert add_critique_costs(stated) is stated, "counted once"
 
 
 def test_critiques_without_a_stated_cost_are_said_to_be_free() -> None:
     result = made()
     free = tuple(replace(c, verification=np.zeros_like(c.verification)) for c in result.curves)
-    found = critiqued(replace(result, curves=free))
+    found = add_critique_costs(replace(result, curves=free))
     assert all(
         (a.costs["flops_2n"] == b.costs["flops_2n"]).all() for a, b in zip(found.curves, free, strict=True)
     )
     (note,) = (n for n in found.notes if n.about == "prm")
     assert "prm count as free" in note.text and "cost_of_critique" in note.text
     # A verifier whose compute was counted is left alone.
-    assert not any(n.about == "prm" for n in critiqued(result).notes)
+    assert not any(n.about == "prm" for n in add_critique_costs(result).notes)
     with pytest.raises(InputError, match=r"cost_of_critique = -1: expected a number ≥ 0"):
-        critiqued(replace(result, facts={"critique_cost": -1}))
+        add_critique_costs(replace(result, facts={"critique_cost": -1}))
 
 
 def test_a_recorded_pool_gives_advice_that_runs(verified: RunDirectory, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_sizes_stand_in_for_counts_of_tokens(verified: RunDirectory) -> None:
     from metagen.runs.declare.study import SizeSpec
 
     sizes = {"llama-70b": SizeSpec(parameters=70e9, tokens=900.0)}
-    result = critiqued(collect.of_run(verified, sizes=sizes))
+    result = add_critique_costs(collect.of_run(verified, sizes=sizes))
     majority = result.curve("llama-70b", "majority")
     assert majority.cost("flops_2n") == pytest.approx(2 * 70e9 * 900 * majority.ns)
     assert np.isnan(majority.costs["seconds"]).all(), "what was measured is the time of looking samples up"
@@ -373,7 +373,7 @@ def test_a_price_of_critiques_is_paid_whichever_cost_is_known(known: bool) -> No
             costs = {"generated": tokens, "tokens": tokens, "flops": unknown, "flops_2n": flops}
             curves.append(replace(curve, costs=costs, verification=unknown))
     facts = {"splitting": {"critiques": {"4": "prm"}, "aggregate": "weighted"}, "critique_cost": 0.5}
-    result = critiqued(replace(base, curves=tuple(curves), facts=facts, budgets={}))
+    result = add_critique_costs(replace(base, curves=tuple(curves), facts=facts, budgets={}))
     (split,) = splits(result, {})
     assert (split.cost, split.assumed) == (("flops_2n", None) if known else ("tokens", 0.5))
     plain, verified = (split.curves[name].cost(split.cost) for name in ("plain vote", "k = 4"))
@@ -446,7 +446,7 @@ def test_a_pool_may_be_cut_to_the_samples_with_a_score(tmp_path: Path) -> None:
     # What runs by itself needs samples of every problem.
     with (
         pytest.raises(DataError, match="holds 0 samples of problem 'p9'"),
-        build.opened(schema.load(file, sets=alone)),
+        build.open_setup(schema.load(file, sets=alone)),
     ):
         pass
     pool = ReplayGenerator.from_jsonl(

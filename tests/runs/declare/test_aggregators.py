@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_they_are_made_of_what_they_name(file: Path, tmp_path: Path) -> None:
     experiment = schema.load(file)
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         made = {cell.strategy: setup.strategy(cell) for cell in setup.configurations}
         pair, texts, risk, beam = (made[name] for name in ("pair", "texts", "risk", "beam"))
         assert (

@@ -74,8 +74,8 @@ def test_what_is_wrong_is_named(draft: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("draft", ["{model: tiny-0.1m, tokens: 3}", "{ngram: 2}"])
 def test_a_closed_engine_has_the_fingerprint_and_shape_of_the_open_one(draft: str, tmp_path: Path) -> None:
     experiment = load(tmp_path, draft)
-    closed = offline.closed(experiment, fingerprints=True)
-    with build.opened(experiment, cores=1) as there, build.opened(closed) as here:
+    closed = offline.with_stand_ins(experiment, fingerprints=True)
+    with build.open_setup(experiment, cores=1) as there, build.open_setup(closed) as here:
         engine, stand_in = there.engines["large"], here.engines["large"]
         assert stand_in.fingerprint == engine.fingerprint
         assert stand_in.shape is not None and engine.shape is not None

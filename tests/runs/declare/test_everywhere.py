@@ -147,7 +147,7 @@ def test_a_field_is_set(section: str, kind: str, tmp_path: Path) -> None:
     for name in (*names, "nothing_of_the_kind"):
         source = read(file)
         source.assign(f"{'.'.join(place)}.{name}=1", named=())
-        _, faults = schema.examined(source, tmp_path)
+        _, faults = schema.parse_with_faults(source, tmp_path)
         path = f"{'.'.join(place)}.{name}"
         unknown = [str(one) for one in faults if path in str(one) and "no such field" in str(one)]
         foreign = name == "nothing_of_the_kind"
@@ -190,5 +190,5 @@ def test_what_is_composed_in_python_is_written_in_files() -> None:
 def test_a_limit_of_memory_is_in_bytes(tmp_path: Path) -> None:
     file = tmp_path / "contest.yaml"
     file.write_text("name: c\ntask: {kind: apps, memory: 268435456, seconds: 4}\n", "utf-8")
-    _, faults = schema.examined(read(file), tmp_path)
+    _, faults = schema.parse_with_faults(read(file), tmp_path)
     assert not [str(one) for one in faults if "task." in str(one)]

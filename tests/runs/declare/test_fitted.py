@@ -94,7 +94,7 @@ def test_a_map_is_fitted_on_an_earlier_run_whose_directory_is_named(file: Path, 
     run = CliRunner().invoke(app, ["run", str(file), "--out", str(tmp_path / "earlier")])
     assert run.exit_code == 0, run.output
     file.write_text(FILE.replace("FROM", "earlier, fit: isotonic"), "utf-8")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         mended = setup.verifiers["mended"]
     assert isinstance(mended, Calibrated)
     # In every pool 0.9 and 0.4 are right, 0.6 and 0.2 are not: 0.4 and 0.6 share a block.

@@ -16,7 +16,7 @@ from metagen.errors import JournalMismatch
 from metagen.generators.pool import PoolFile
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.work.build import opened
+from metagen.runs.work.build import open_setup
 from metagen.runs.work.runner import run
 from metagen.verifiers.math import rule
 
@@ -105,7 +105,7 @@ def test_a_grading_goes_on_with_its_own_problems_only(tmp_path: Path) -> None:
     out = graded(pool(tmp_path / "pool.jsonl", 2), tmp_path / "run")
     before = pq.read_table(out / "configurations.parquet", columns=["configuration", "accuracy"])
     directory = RunDirectory(out)
-    with opened(schema.load(directory.experiment)) as setup:
+    with open_setup(schema.load(directory.experiment)) as setup:
         assert run(setup, directory).status == "complete"
     graded(tmp_path / "pool.jsonl", out)
     after = pq.read_table(out / "configurations.parquet", columns=["configuration", "accuracy"])

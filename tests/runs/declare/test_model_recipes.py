@@ -144,8 +144,8 @@ def test_vllm_takes_no_recipe(tmp_path: Path) -> None:
 
 def test_a_stand_in_counts_and_is_called_as_the_engine(tmp_path: Path) -> None:
     experiment = load(tmp_path, "{contrastive: {expert: tiny-0.5m, amateur: tiny-0.1m}}")
-    closed = offline.closed(experiment, fingerprints=True)
-    with build.opened(experiment, cores=1) as there, build.opened(closed) as here:
+    closed = offline.with_stand_ins(experiment, fingerprints=True)
+    with build.open_setup(experiment, cores=1) as there, build.open_setup(closed) as here:
         engine, stand_in = there.engines["pair"], here.engines["pair"]
         assert stand_in.tokenizer_fingerprint == engine.tokenizer_fingerprint
         assert stand_in.shape is not None

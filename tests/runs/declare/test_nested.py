@@ -50,9 +50,9 @@ def test_a_definition_has_the_same_name_wherever_it_stands(file: Path, tmp_path:
     experiment = schema.load(file)
     assert set(experiment.verifiers) == {"cool", PRM, MEAN, LEAST, BOTH}
     assert PRM == "prm-9cbeee", "names stand in the tables and journals of runs"
-    named = {name: spec.named("verifiers") for name, spec in experiment.strategies.items()}
+    named = {name: spec.names_in("verifiers") for name, spec in experiment.strategies.items()}
     assert named == {"best": (PRM,), "voted": (BOTH,), "checked": (LEAST,)}
-    assert experiment.verifiers[BOTH].named("verifiers") == ("cool", PRM)
+    assert experiment.verifiers[BOTH].names_in("verifiers") == ("cool", PRM)
     # What a run writes down names them all.
     again = tmp_path / "again.yaml"
     again.write_text(schema.dump(experiment), "utf-8")
@@ -60,7 +60,7 @@ def test_a_definition_has_the_same_name_wherever_it_stands(file: Path, tmp_path:
 
 
 def test_they_are_made_estimated_and_run_like_those_with_names(file: Path, tmp_path: Path) -> None:
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         assert set(setup.verifiers) == {PRM, LEAST, BOTH}
         assert setup.verifiers[BOTH].members[1].fingerprint == setup.verifiers[PRM].fingerprint
     estimate = CliRunner().invoke(app, ["run", str(file), "--dry-run", "--json"])
@@ -127,7 +127,7 @@ def test_faults_have_the_place_at_which_they_were_written(
 
 def test_a_part_of_a_definition_may_be_set(file: Path) -> None:
     least = schema.load(file, sets=["strategies.best.verifier.aggregation=min"])
-    assert least.strategies["best"].named("verifiers") == (LEAST,)
+    assert least.strategies["best"].names_in("verifiers") == (LEAST,)
 
 
 def test_editors_complete_a_definition_where_a_name_may_stand() -> None:

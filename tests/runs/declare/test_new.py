@@ -49,7 +49,7 @@ def test_the_examples_are_read_and_checked(tmp_path: Path) -> None:
     """The data that come with a jsonl experiment are sound, and the model of the file can read them."""
     file, data = new.write(tmp_path / "mine.yaml", "jsonl")
     assert data.name == "mine.jsonl"
-    with build.opened(schema.load(file, sets=["grid.pairs=[[writer, single]]"])) as setup:
+    with build.open_setup(schema.load(file, sets=["grid.pairs=[[writer, single]]"])) as setup:
         problems = list(setup.task.problems())
         assert [problem.reference for problem in problems] == [answer for _, _, answer in new.EXAMPLES]
         assert problems[0].prompt.text == "Q:a=11*3;b=a+38;b?\nS:\n"

@@ -71,7 +71,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(file: Path, options: str = "") -> mg.Strategy:
     sets = [f"strategies.patient={{kind: 'patient_file:Patient', {options}}}"]
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         (cell,) = setup.configurations
         return setup.strategy(cell)
 
@@ -95,9 +95,9 @@ def test_it_runs_and_is_dumped_with_its_defaults(file: Path, tmp_path: Path) -> 
     experiment = schema.load(file)
     assert "least: 2" in schema.dump(experiment) and "by: characters" in schema.dump(experiment)
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         runner.run(setup, directory)
-    assert [line.strategy for line in directory.finished().lines] == ["patient"]
+    assert [line.strategy for line in directory.final_state().lines] == ["patient"]
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_what_python_composes_a_file_does(file: Path, tmp_path: Path, spec: str)
     ]
     experiment = schema.load(file, sets=sets)
     assert schema.load(_dumped(experiment, tmp_path)) == experiment
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         (cell,) = setup.configurations
         strategy = setup.strategy(cell)
         assert strategy.fingerprint == setup.strategy(cell).fingerprint
         directory = RunDirectory.at(tmp_path / "run")
         if "program_of_thought" not in spec:
             runner.run(setup, directory)
-            assert directory.finished().lines
+            assert directory.final_state().lines
 
 
 def test_what_a_generator_cannot_do_is_said_where_it_is_asked_for(file: Path, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_what_a_generator_cannot_do_is_said_where_it_is_asked_for(file: Path, tm
         pytest.raises(
             mg.UnsupportedError, match=r"strategies\.patient: FunctionGenerator has no sampling parameters"
         ),
-        build.opened(schema.load(file, sets=sets)),
+        build.open_setup(schema.load(file, sets=sets)),
     ):
         pass
 
@@ -276,11 +276,11 @@ def test_a_task_and_a_verifier_are_one_file_too(file: Path, tmp_path: Path) -> N
     experiment = schema.load(file)
     assert "style: plain" in schema.dump(experiment) and "floor: 0.0" in schema.dump(experiment)
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         (judge,) = setup.verifiers.values()
         assert (judge.name, judge.least, repr(judge)) == ("short", 4, "Brevity(least=4, name='short')")  # type: ignore[attr-defined]
         runner.run(setup, directory)
-    assert directory.finished().lines
+    assert directory.final_state().lines
     for change, fault in (
         ("task.style=rude", r"task\.style = 'rude': expected one of plain, polite"),
         ("task.count=none", r"task\.count = 'none': expected an integer ≥ 1"),
@@ -316,7 +316,7 @@ def test_what_a_definition_cannot_type_is_left_to_its_class(file: Path, tmp_path
         experiment = schema.load(file, sets=[f"verifiers.judge={definition}", best])
         again = schema.load(_dumped(experiment, tmp_path))
         assert again == experiment
-        with build.opened(again) as setup:
+        with build.open_setup(again) as setup:
             return setup.verifiers["judge"].name
 
     assert name("{kind: 'odd_file:odd'}") == "() None None"
@@ -388,9 +388,9 @@ def test_an_adapter_is_one_file_too(fresh: Path, tmp_path: Path) -> None:
     assert "of: completion" in schema.dump(experiment)
     assert schema.load(_dumped(experiment, tmp_path)) == experiment
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         runner.run(setup, directory)
-        assert directory.finished().lines
+        assert directory.final_state().lines
         made = setup.generators["plain"]
         engine = made.engine  # type: ignore[attr-defined]
         for temperature in (0.0, 1.0):
@@ -425,7 +425,7 @@ def test_an_engine_that_runs_no_adapters_of_others_refuses_them(fresh: Path) -> 
     server = "engines.small={kind: openai, model: m, base_url: 'http://localhost:1/v1', dialect: vllm}"
     with (
         pytest.raises(mg.UnsupportedError, match=r"generators\.plain: .*adapters.*Fresh.*TorchEngine"),
-        build.opened(schema.load(fresh, sets=[server])),
+        build.open_setup(schema.load(fresh, sets=[server])),
     ):
         pass
 

@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_rule_is_named_or_defined(file: Path, tmp_path: Path) -> None:
     experiment = schema.load(file)
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         made = {cell.strategy: setup.strategy(cell) for cell in setup.configurations}
         assert isinstance(made["plain"].answer, NumberRule)
         assert isinstance(made["named"].answer, TextRule)
@@ -56,7 +56,7 @@ def test_a_rule_is_named_or_defined(file: Path, tmp_path: Path) -> None:
 
 def test_its_votes_are_counted_by_itself(file: Path, tmp_path: Path) -> None:
     """The pool holds answers as the task reads them, so that no strategy of another rule is measured on it."""
-    with build.opened(schema.load(file, sets=["grid.strategies=[plain, named]"])) as setup:
+    with build.open_setup(schema.load(file, sets=["grid.strategies=[plain, named]"])) as setup:
         state = runner.run(setup, RunDirectory.at(tmp_path / "run"))
     assert {line.strategy: line.pooled for line in state.lines} == {"plain": True, "named": False}
     rows = pq.read_table(tmp_path / "run" / "outcomes.parquet").to_pylist()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from metagen.runs.declare import schema
-from metagen.runs.declare.parts import made_of, of_cells
+from metagen.runs.declare.parts import definitions_of, of_cells
 from metagen.runs.declare.specs import SECTIONS, Experiment
 
 FILE = """\
@@ -38,17 +38,17 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def test_whatever_a_part_names_stands_before_it(experiment: Experiment) -> None:
-    order = list(made := made_of(experiment, *of_cells(experiment.grid.cells)))
+    order = list(made := definitions_of(experiment, *of_cells(experiment.grid.cells)))
     for place, part in enumerate(order):
         for section in SECTIONS:
-            assert all((section, name) in order[:place] for name in made[part].named(section))
+            assert all((section, name) in order[:place] for name in made[part].names_in(section))
     assert {name for _, name in order} == {"small", "prm", "bound", "both", "vote", "best", "single"}
 
 
 def test_a_part_by_itself_brings_nothing_else(experiment: Experiment) -> None:
-    assert list(made_of(experiment, *of_cells([("small", "single")]))) == [
+    assert list(definitions_of(experiment, *of_cells([("small", "single")]))) == [
         ("engines", "small"), ("generators", "small"), ("strategies", "single"),
     ]  # fmt: skip
-    assert made_of(experiment, ("strategies", "vote")) == {
+    assert definitions_of(experiment, ("strategies", "vote")) == {
         ("strategies", "vote"): experiment.strategies["vote"]
     }

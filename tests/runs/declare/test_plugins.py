@@ -134,7 +134,7 @@ def faults(place: Path, old: str, new: str, *, installed: bool = True) -> str:
 def test_every_kind_of_part_comes_from_a_distribution(place: Path) -> None:
     done = metagen(place, "run", "plugged.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = RunDirectory(place / "runs" / "plugged").finished().lines
+    lines = RunDirectory(place / "runs" / "plugged").final_state().lines
     assert {line.strategy for line in lines} == {"short", "long", "best"}
     assert "metagen_toy" not in (place / "plugged.yaml").read_text()
 

@@ -12,7 +12,7 @@ from metagen.errors import ConfigError
 from metagen.runs.declare import registry
 from metagen.runs.declare.schema import dump, load
 from metagen.runs.directory import RunDirectory
-from metagen.runs.work.build import opened
+from metagen.runs.work.build import open_setup
 from metagen.runs.work.forecast.estimate import estimate
 from metagen.runs.work.runner import run
 from metagen.sequence import Message, Prompt
@@ -165,7 +165,7 @@ def test_an_estimate_says_how_prompts_are_sent(file: Path, tmp_path: Path) -> No
 
 def ran(file: Path, name: str) -> str:
     """What the model wrote."""
-    with opened(load(file)) as setup:
+    with open_setup(load(file)) as setup:
         state = run(setup, RunDirectory.at(file.parent / name))
     assert state.status == "complete", state
     (text,) = pq.read_table(file.parent / name / "candidates.parquet")["text"].to_pylist()
@@ -188,6 +188,6 @@ def test_a_run_sends_turns_through_the_models_template(file: Path, tmp_path: Pat
         UserWarning, match="without the chat template of .*form: chat sends it as a user's turn"
     ):
         assert ran(written(file, 'prompt: "Q:{question}"', model=chat), "string") == bare
-    with opened(load(written(file, f"{turns}\n  form: chat"))) as setup:
+    with open_setup(load(written(file, f"{turns}\n  form: chat"))) as setup:
         state = run(setup, RunDirectory.at(tmp_path / "refused"))
     assert state.status == "failed" and "form='auto'" in state.failures[0].message

@@ -82,7 +82,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def made(file: Path, *sets: str) -> dict[str, Strategy]:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         return {cell.name: setup.strategy(cell) for cell in setup.configurations}
 
 
@@ -319,7 +319,7 @@ def test_what_masks_leave_weighs_particles_and_votes(file: Path, tmp_path: Path)
 
 
 def test_only_what_is_needed_is_opened(file: Path) -> None:
-    with build.opened(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
+    with build.open_setup(schema.load(file, sets=["grid.strategies=[vote, named]"])) as setup:
         assert list(setup.engines) == ["small"] and list(setup.generators) == ["small", "judge"]
         assert not setup.verifiers
 

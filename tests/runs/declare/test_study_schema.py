@@ -9,7 +9,7 @@ from metagen.errors import ConfigError
 from metagen.runs.declare import plan
 from metagen.runs.declare import schema as experiments
 from metagen.runs.declare import study_schema as schema
-from metagen.runs.declare.settings import laid, variant, words
+from metagen.runs.declare.settings import overlay, variant, words
 from metagen.runs.work import build
 
 Write = Callable[..., Path]
@@ -129,7 +129,7 @@ def test_names_of_variants_tell_settings_apart() -> None:
 
 def test_a_setting_reaches_into_a_mapping_and_changes_nothing_else() -> None:
     before = {"kind": "rebase", "step": {"max_tokens": 8}}
-    assert laid(before, {"step.tokens": 4})["step"] == {"max_tokens": 8, "tokens": 4}
+    assert overlay(before, {"step.tokens": 4})["step"] == {"max_tokens": 8, "tokens": 4}
     assert before["step"] == {"max_tokens": 8}
 
 

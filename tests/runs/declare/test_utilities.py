@@ -48,7 +48,7 @@ def test_a_file_says_of_a_utility_what_python_does(file: Path, tmp_path: Path) -
     again.write_text(schema.dump(experiment), "utf-8")
     assert schema.load(again) == experiment
     made: dict[str, Any] = {}
-    with build.opened(offline.closed(experiment, fingerprints=False)) as setup:
+    with build.open_setup(offline.with_stand_ins(experiment, fingerprints=False)) as setup:
         rule = setup.task.answer
         for cell in setup.configurations:
             strategy = setup.strategy(cell)

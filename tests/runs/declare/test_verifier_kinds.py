@@ -45,13 +45,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_verifiers_are_made_after_their_members_and_only_if_they_are_needed(file: Path) -> None:
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         assert list(setup.verifiers) == ["both", "duel", "cool"]
         both, cool, duel = (setup.verifiers[name] for name in ("both", "cool", "duel"))
         assert isinstance(both, Ensemble) and [m.name for m in both.members] == ["prm", "judge"]
         assert isinstance(cool, Calibrated) and cool.verifier is both
         assert isinstance(duel, Tournament)
-    with build.opened(schema.load(file, sets=["grid.strategies=[duels]"])) as setup:
+    with build.open_setup(schema.load(file, sets=["grid.strategies=[duels]"])) as setup:
         assert list(setup.verifiers) == ["duel"]
 
 

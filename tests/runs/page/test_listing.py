@@ -27,7 +27,7 @@ Write = Callable[..., Path]
 
 def run(file: Path, root: Path, *sets: str) -> RunDirectory:
     directory = RunDirectory.at(root)
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, directory)
     return directory
 
@@ -89,7 +89,7 @@ def test_files_that_come_and_go_beside_it(experiment_file: Write, tmp_path: Path
         thread.join()
     assert size <= min(found) <= max(found) <= size + 200
     assert listing._size(directory.root / "gone") == 0
-    assert listing._changed(directory.root / "gone") == 0
+    assert listing._modification_time(directory.root / "gone") == 0
 
 
 def test_a_run_waits_for_who_only_looks(experiment_file: Write, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_run_waits_for_who_only_looks(experiment_file: Write, tmp_path: Path) 
 def test_best_configuration_leaves_the_oracle_out(experiment_file: Write, tmp_path: Path) -> None:
     directory = run(experiment_file(count=3), tmp_path / "runs" / "one")
     assert listing.summary(directory.root).best is None  # not reported yet
-    results = derive(directory, directory.finished().lines)
+    results = derive(directory, directory.final_state().lines)
     results.write(directory.root)
     best = max((m for m in results.configurations if not m.oracle), key=lambda m: m.accuracy)
     one = listing.summary(directory.root)
@@ -159,7 +159,7 @@ def test_samples_that_no_journal_holds_are_unknown_until_the_run_ends(tmp_path: 
         def begin(self, samples: int, problems: int) -> None:
             seen.append(listing.summary(directory.root))
 
-    with build.opened(found.experiment) as setup:
+    with build.open_setup(found.experiment) as setup:
         runner.run(setup, directory, Watched())
     ended = listing.summary(directory.root)
     directory.save(dataclasses.replace(directory.state(), status="interrupted"))

@@ -65,7 +65,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     directory = RunDirectory.at(root / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TOY))
-        with build.opened(schema.load(file)) as setup:
+        with build.open_setup(schema.load(file)) as setup:
             runner.run(setup, directory)
     return directory
 
@@ -100,7 +100,7 @@ def budgeted(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     directory = RunDirectory.at(root / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TOY))
-        with build.opened(schema.load(file)) as setup:
+        with build.open_setup(schema.load(file)) as setup:
             runner.run(setup, directory)
     report.publish(directory)
     return directory
@@ -234,7 +234,7 @@ def test_many_problems_are_left_out_from_the_end(finished: RunDirectory) -> None
 def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None:
     problems = examined(finished)
     with SQLiteJournal(finished.journal, read_only=True) as journal:
-        trees = list(spans.trees(journal, [p.problem for p in problems], Makers.recorded(finished)))
+        trees = list(spans.trees(journal, [p.problem for p in problems], Makers.of_run(finished)))
         rows = journal.of_problem("sum-0")
     assert trees[0].usage.generated == sum(row.usage.generated or 0 for row in rows)
     leaves = {leaf.label: leaf for leaf in spans._leaves(trees[0])}
@@ -270,7 +270,7 @@ def test_every_cost_has_its_figure_when_it_is_known() -> None:
         )  # fmt: skip
 
     grid = (measured(1, 1e6), measured(8, 8e6))
-    found = {plot.name: figure.drawn(plot) for plot in figure.plots(Results(grid, ()))}
+    found = {plot.name: figure.draw_figure(plot) for plot in figure.plots(Results(grid, ()))}
     assert list(found) == ["samples", "tokens", "flops"]
     assert found["flops"].table.rows[1] == ("vote", "g", "8M", "40.0%", "30–60")
     assert "var(--series-0" in found["samples"].panels["g"]

@@ -97,7 +97,7 @@ def test_failures_are_told_once_each() -> None:
 def test_texts_are_shown_as_they_are(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     """Nothing that a model or a data set says is taken for markup."""
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(schema.load(experiment_file(count=1))) as setup:
+    with build.open_setup(schema.load(experiment_file(count=1))) as setup:
         runner.run(setup, directory)
     for name, columns in (("problems", ("prompt", "reference")), ("candidates", ("text", "answer", "key"))):
         table = pq.read_table(directory.table(name))
@@ -121,7 +121,7 @@ def test_a_run_of_oracles_alone_has_figures_but_no_best_within_a_budget(tmp_path
 @pytest.mark.usefixtures("whole_figures")
 def test_published_runs_have_tables_and_figures(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     directory = RunDirectory.at(tmp_path / "run")
-    with build.opened(schema.load(experiment_file())) as setup:
+    with build.open_setup(schema.load(experiment_file())) as setup:
         runner.run(setup, directory)
     text = text_of(report.publish(directory))
     assert "sums  6 problems, 96 samples, seed 3" in text

@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(YAML)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TOY))
-        with build.opened(schema.load(file)) as setup:
+        with build.open_setup(schema.load(file)) as setup:
             runner.run(setup, RunDirectory.at(root / "run"))
     return root / "run"
 
@@ -122,7 +122,7 @@ def text_of(root: Path) -> str:
 def _tuning(result: StudyResult) -> str:
     said = {measured.tuning(result)}
     assert said == {page._methods(result)[-2].partition("frozen. ")[2]}
-    assert measured.tuned(result).text.endswith(*said)
+    assert measured.tuning_section(result).text.endswith(*said)
     return said.pop()
 
 
@@ -147,7 +147,7 @@ def test_every_frontier_has_a_title_of_its_own() -> None:
     assert len(heads) == len(set(heads)) > 4 and set(heads) <= set(alts) and len(alts) == len(set(alts))
     assert "Frontier: error, against FLOPs per problem" in heads
     plot = next(p for p in found.pictures if p.name == "frontier-flops")
-    (svg,) = draw.drawn(plot).panels.values()
+    (svg,) = draw.draw_plot(plot).panels.values()
     assert svg.count("Frontier: accuracy, against FLOPs per problem, any strategy") >= 1
 
 
@@ -409,7 +409,7 @@ def test_numbers_of_a_picture_are_all_its_points() -> None:
     assert draw.numbers(accuracy).rows[0] == ("majority", "small", "10M", "30.0%", "25.0–35.0")
     assert ("", "limit (hollow)", "∞", "2.0%") in draw.numbers(errors).rows
     assert ("proxy", "best of n", "1", "–") in draw.numbers(reward).rows
-    assert "2 points have no place" in draw.drawn(errors).caption
+    assert "2 points have no place" in draw.draw_plot(errors).caption
     assert not draw.drawable(nothing)
 
 
@@ -445,14 +445,14 @@ def test_lines_differ_in_grey() -> None:
     # The darker, the more: shades rise with values.
     heat = every()[0].pictures[-1]
     assert isinstance(heat, Heat)
-    cells = draw.shaded(heat).rows
+    cells = draw.shade_cells(heat).rows
     shades = [cell.shade for _, row in cells for cell in row if cell.words]
     assert shades == sorted(shades) and len(set(shades)) == 3
     assert cells[0][1][1].words == ""
 
 
 def test_texts_of_figures_are_drawn_as_written(published: Path) -> None:
-    svg = draw.drawn(plots("$\\frac{1$")[0])
+    svg = draw.draw_plot(plots("$\\frac{1$")[0])
     assert "$\\frac{1$" in next(iter(svg.panels))
     whole = draw.whole(plots("$\\frac{1$")[0])  # would fail as mathematics
     whole.canvas.draw()

@@ -64,7 +64,7 @@ def test_a_vote_that_is_never_as_good_has_no_factor() -> None:
 
 
 def test_the_rule_draws_fewer_samples_and_agrees_with_the_vote() -> None:
-    found = adaptive.replayed(RESULT)
+    found = adaptive.replay_pools(RESULT)
     assert set(found) == {"small", "large"}
     for one in found.values():
         assert one.most == 32 and one.fewer > 1.0

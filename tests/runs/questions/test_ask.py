@@ -20,7 +20,7 @@ from metagen.runs.page.headline import headline
 from metagen.runs.questions import ask as questions
 from metagen.runs.questions import frontier, laws, unasked
 from metagen.runs.questions.equal_compute import budgets, middle, rivals, table
-from metagen.runs.questions.question import Question, answer, answers, compared, numbers
+from metagen.runs.questions.question import Question, answer, answers, compare_pairs, numbers
 from metagen.runs.questions.section import Finding, Heat, Plot
 from tests.runs.made import made
 
@@ -157,7 +157,7 @@ def test_longer_thought_is_compared_with_votes() -> None:
 
 def test_what_a_study_has_no_parts_for_is_named_in_one_note_with_what_asks_it() -> None:
     vote = curve("small", "majority", [1, 2, 4], [0.2, 0.25, 0.25])
-    bare = questions.asked(study(vote), {})
+    bare = questions.answer_questions(study(vote), {})
     assert bare.findings == ()
     (note,) = bare.notes
     assert (
@@ -166,11 +166,11 @@ def test_what_a_study_has_no_parts_for_is_named_in_one_note_with_what_asks_it() 
     )
     assert note.text.endswith("Which temperature is best for how many samples? (give study.temperature)")
     tree = curve("small", "rebase", [2, 4], [0.3, 0.4])
-    more = questions.asked(study(vote, tree), {"temperature": RESULT})
+    more = questions.answer_questions(study(vote, tree), {"temperature": RESULT})
     assert [finding.question for finding in more.findings] == [unasked.REBASE]
     assert (
         not {unasked.REBASE, unasked.WARMTH}
-        & unasked.unasked(study(vote, tree), {"temperature": RESULT}).keys()
+        & unasked.missing_questions(study(vote, tree), {"temperature": RESULT}).keys()
     )
     assert "REBASE" not in more.notes[0].text and "temperature" not in more.notes[0].text
 
@@ -178,10 +178,12 @@ def test_what_a_study_has_no_parts_for_is_named_in_one_note_with_what_asks_it() 
 def test_what_was_asked_and_not_measured_is_a_question_without_an_answer() -> None:
     vote, tree = curve("small", "majority", [1, 2], [0.2, 0.3]), curve("small", "rebase", [1, 2], [0.2, 0.3])
     blind = replace(tree, costs={"flops": tree.costs["flops"] * np.nan})
-    (found,) = questions.asked(study(vote, blind), {}).findings
+    (found,) = questions.answer_questions(study(vote, blind), {}).findings
     assert found.question == unasked.REBASE and not found.shown
     assert (
-        questions.asked(replace(RESULT, facts={"splitting": {"critiques": {}}}), {}).findings[-1].shown
+        questions.answer_questions(replace(RESULT, facts={"splitting": {"critiques": {}}}), {})
+        .findings[-1]
+        .shown
         is False
     )
 
@@ -199,7 +201,7 @@ def test_questions_asked_together_are_one_family() -> None:
 
 def test_a_large_family_can_show_what_is_plain() -> None:
     rows = (np.zeros(20), np.ones(20))
-    found = compared({str(i): rows for i in range(600)})
+    found = compare_pairs({str(i): rows for i in range(600)})
     assert all(contrast.shown for contrast in found.values())
 
 

@@ -26,7 +26,7 @@ def text_of(a: RunDirectory, b: RunDirectory, **options: dict[str, str]) -> str:
 
 def toy(file: Path, root: Path, *sets: str) -> RunDirectory:
     directory = RunDirectory.at(root)
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, directory)
     return directory
 
@@ -110,8 +110,8 @@ def test_what_no_difference_could_show_says_so(tmp_path: Path) -> None:
 
 
 def test_what_rounds_to_nothing_has_no_minus() -> None:
-    assert [compare.signed(share) for share in (-0.0004, -0.0, 0.0004)] == ["+0.0"] * 3
-    assert [compare.signed(share) for share in (-0.0006, 0.0006)] == ["−0.1", "+0.1"]
+    assert [compare.signed_points(share) for share in (-0.0004, -0.0, 0.0004)] == ["+0.0"] * 3
+    assert [compare.signed_points(share) for share in (-0.0006, 0.0006)] == ["−0.1", "+0.1"]
 
 
 def test_pools_are_compared_by_their_expected_accuracy(

@@ -161,7 +161,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         root = place / name
         with pytest.MonkeyPatch.context() as patch:
             patch.syspath_prepend(str(TOY))
-            with build.opened(schema.load(place / "sums.yaml", sets=sets)) as setup:
+            with build.open_setup(schema.load(place / "sums.yaml", sets=sets)) as setup:
                 runner.run(setup, RunDirectory.at(root / "test"))
         result = collect.of_run(RunDirectory(root / "test"))
         replace(result, name=name, budgets={"samples": (2.0, 8.0)}).save(RunDirectory(root))
@@ -226,7 +226,7 @@ def test_pairs_of_curves_and_of_configurations(studies: tuple[Path, Path]) -> No
 def test_another_problem_under_the_same_id(studies: tuple[Path, Path], study_experiment_file: Write) -> None:
     other = studies[1] / "test"
     shutil.rmtree(other)
-    with build.opened(schema.load(study_experiment_file(count=12), sets=["task.seed=9"])) as setup:
+    with build.open_setup(schema.load(study_experiment_file(count=12), sets=["task.seed=9"])) as setup:
         runner.run(setup, RunDirectory.at(other))
     with pytest.raises(InputError, match="one id, but another prompt or reference"):
         compare(*map(find, studies))

@@ -11,14 +11,14 @@ from metagen.errors import InputError
 from metagen.runs.curves.frontier import (
     at_cost,
     cells,
+    curves_with_cost,
     even,
-    known,
-    left_out,
     membership,
     missing,
+    note_unknown_costs,
     optimal_size,
     pareto,
-    shared,
+    shared_problems,
     wins,
 )
 from metagen.runs.curves.study import Curve, StudyResult
@@ -78,7 +78,7 @@ def test_an_unknown_cost_is_said_with_those_that_are_known() -> None:
     with pytest.raises(InputError, match="no cost 'joules'"):
         at_cost(line, "joules", 1.0)
     assert cells(RESULT, "money") == [] and membership(RESULT, "money") == {}
-    assert "unknown for small/majority" in left_out(RESULT, "money")[0].text
+    assert "unknown for small/majority" in note_unknown_costs(RESULT, "money")[0].text
 
 
 def test_the_frontier_beats_every_cheaper_configuration_and_holds_no_oracle() -> None:
@@ -123,13 +123,13 @@ def test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples()
 def test_curves_are_compared_on_problems_that_all_measured() -> None:
     a, b = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.0, 2.0], [0.5, 0.75])
     a.accuracy[1, :20] = np.nan
-    assert shared([a, b]).sum() == 20
+    assert shared_problems([a, b]).sum() == 20
     assert sorted(round(c.accuracy, 6) for c in cells(study(a, b), "flops")) == [0.0, 0.0, 0.5, 0.5]
     (note,) = missing(replace(study(a, b), problems=RESULT.problems[:40]))
     assert note.text == "compared on 20 of 40 problems, those that all curves have; fewest: a/x (20)"
     b.accuracy[:, 20:] = np.nan
     with pytest.raises(InputError, match=r"b/x and a/x have no problem in common"):
-        shared([a, b])
+        shared_problems([a, b])
 
 
 @pytest.mark.parametrize("few", [1, 9])
@@ -141,15 +141,19 @@ def test_a_point_that_few_problems_have_takes_none_away(few: int) -> None:
     assert [note.text for note in missing(result)] == [
         f"measured on fewer than half of 40 problems: a/x@2 ({few}); left out"
     ]
-    assert known(result, "flops") == known(result, "flops")  # the same objects
+    assert curves_with_cost(result, "flops") == curves_with_cost(result, "flops")  # the same objects
     a.accuracy[0, 9:] = np.nan
     gone = replace(result, name="gone")
-    assert known(gone, "flops") == [b] and not left_out(gone, "flops") and len(missing(gone)) == 1
+    assert (
+        curves_with_cost(gone, "flops") == [b]
+        and not note_unknown_costs(gone, "flops")
+        and len(missing(gone)) == 1
+    )
 
 
 def test_two_curves_are_even_at_the_most_that_both_can_spend() -> None:
     short, long = curve("a/x", [1.0, 2.0], [0.5, 0.75]), curve("b/x", [1.5, 3.5], [0.5, 0.75])
-    over = shared([short, long])
+    over = shared_problems([short, long])
     for one, other in ((short, long), (long, short)):
         both = even(one, other, "flops", 10.0, over)
         assert both is not None and [at.spends for at in both] == [2.0, 2.0]
@@ -160,14 +164,14 @@ def test_two_curves_are_even_at_the_most_that_both_can_spend() -> None:
 def test_a_point_that_no_problem_has_keeps_nobody_away() -> None:
     a = curve("a/x", [1.0, 2.0], [0.5, 0.75])
     a.accuracy[1] = np.nan
-    assert shared([a]).all() and [c.name for c in cells(study(a), "flops")] == ["a/x@1"]
+    assert shared_problems([a]).all() and [c.name for c in cells(study(a), "flops")] == ["a/x@1"]
 
 
 def test_what_costs_nothing_is_left_out_and_said() -> None:
     free, paid = curve("a/x", [0.0], [0.5]), curve("b/x", [1.0], [0.5])
     result = study(free, paid)
-    assert known(result, "flops") == [paid]
-    assert left_out(result, "flops")[0].text.startswith("zero for a/x")
+    assert curves_with_cost(result, "flops") == [paid]
+    assert note_unknown_costs(result, "flops")[0].text.startswith("zero for a/x")
 
 
 def test_few_problems_have_a_frontier_without_bands() -> None:

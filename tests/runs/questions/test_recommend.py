@@ -20,7 +20,7 @@ from metagen.runs.curves.study import Curve, Floats, Model, StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.note import Note
-from metagen.runs.questions.recommend import parsed, recommend, render
+from metagen.runs.questions.recommend import parse_budgets, recommend, render
 from metagen.runs.work import build, runner
 from tests.runs.made import made
 
@@ -200,10 +200,10 @@ def test_words_and_json() -> None:
     assert found.configuration in text and "modelled seconds of waiting on h200" in text and "Holm" in text
     data = json.loads(json.dumps(found.data(), allow_nan=False))
     assert data["configuration"] == found.configuration and data["costs"]["flops"] == found.costs["flops"]
-    assert parsed(["flops=2e9", "money=0.01"]) == {"flops": 2e9, "money": 0.01}
+    assert parse_budgets(["flops=2e9", "money=0.01"]) == {"flops": 2e9, "money": 0.01}
     for wrong, message in (["flops"], "expected COST=AMOUNT"), (["a=1", "a=2"], "given twice"):
         with pytest.raises(InputError, match=message):
-            parsed(wrong)
+            parse_budgets(wrong)
 
 
 def test_a_frozen_setting_is_part_of_what_to_run() -> None:
@@ -212,14 +212,14 @@ def test_a_frozen_setting_is_part_of_what_to_run() -> None:
     ).curves
     tuned = (replace(first, setting="temperature=0.2"), replace(second, setting="step.tokens=8"))
     found = recommend(replace(study(np.eye(2, 32), np.array([1.0, 2.0])), curves=tuned), {"flops": 9})
-    assert found.configuration == "m/s0@4" and found.named == "m/s0@4 (temperature=0.2)"
-    assert found.named in found.sentence and found.data()["setting"] == "temperature=0.2"
+    assert found.configuration == "m/s0@4" and found.full_name == "m/s0@4 (temperature=0.2)"
+    assert found.full_name in found.sentence and found.data()["setting"] == "temperature=0.2"
     assert found.runner_up is not None and found.runner_up.name == "m/s1@4 (step.tokens=8)"
     written = recommend(
         replace(study(np.eye(1, 32), np.array([1.0])), curves=(replace(first, setting="as written"),)),
         {"flops": 9},
     )
-    assert written.named == "m/s0@4"
+    assert written.full_name == "m/s0@4"
 
 
 def test_of_equals_the_plain_sample_is_taken() -> None:
@@ -241,7 +241,7 @@ def test_a_modelled_cost_is_named_once() -> None:
 
 
 def ran(file: Path, root: Path, *sets: str) -> RunDirectory:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, RunDirectory.at(root))
     return RunDirectory(root)
 
@@ -265,7 +265,7 @@ def test_the_experiment_of_a_recommendation_runs_its_one_cell(
         word in best.read_text() for word in ("replicas", "resources", "bundles", "pools", "replacements")
     )
     again = ran(best, tmp_path / "again")
-    (measured,) = derive(again, again.finished().lines).configurations
+    (measured,) = derive(again, again.final_state().lines).configurations
     assert measured.problems == 12 and measured.n == cell.n
 
 

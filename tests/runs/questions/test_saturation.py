@@ -13,7 +13,7 @@ from metagen.runs.declare.study import AlignmentSpec
 from metagen.runs.questions import ask as questions
 from metagen.runs.questions import exact_limit, laws, saturation
 from metagen.runs.questions.alignment.enumerable import palindromes
-from metagen.runs.questions.pools import dense, limit_pool, own_pool, sampled
+from metagen.runs.questions.pools import complete_problems, dense, limit_pool, own_pool
 from metagen.runs.questions.question import answer
 from metagen.runs.questions.section import Plot
 from tests.runs.made import made
@@ -106,12 +106,12 @@ def test_a_vote_that_falls_has_no_n() -> None:
 
 def test_the_n_of_a_rise_is_where_the_curve_stays_above() -> None:
     ns = np.array([1.0, 2.0, 4.0, 8.0])
-    assert saturation.reached(ns, np.array([0.0, 1.0, 1.0, 1.0])) == pytest.approx(2**0.95)
-    assert saturation.reached(ns, np.array([0.0, 1.0, 0.5, 1.0])) == pytest.approx(
+    assert saturation.n_reaching(ns, np.array([0.0, 1.0, 1.0, 1.0])) == pytest.approx(2**0.95)
+    assert saturation.n_reaching(ns, np.array([0.0, 1.0, 0.5, 1.0])) == pytest.approx(
         4 * 2**0.9
     )  # fell back to half
-    assert np.isnan(saturation.reached(ns, np.array([0.5, 0.6, 0.6, 0.5])))
-    assert np.isnan(saturation.reached(ns, np.full(4, 0.3)))
+    assert np.isnan(saturation.n_reaching(ns, np.array([0.5, 0.6, 0.6, 0.5])))
+    assert np.isnan(saturation.n_reaching(ns, np.full(4, 0.3)))
 
 
 def test_a_limit_needs_samples_of_its_own_generator_with_the_weights() -> None:
@@ -140,7 +140,7 @@ def test_without_an_independent_pool_nothing_is_said_of_a_limit() -> None:
 
 def test_few_problems_have_no_interval() -> None:
     few = study(np.linspace(0.3, 0.9, 5), samples=8)
-    (plain, heavy) = saturation.found(few)
+    (plain, heavy) = saturation.find_saturations(few)
     assert np.isnan([plain.limit.low, plain.limit.high, heavy.limit.low, heavy.plain.high]).all()
     said = answer(saturation.voting_saturates(few)).sentence
     assert "[" not in said and "fewer than 8 problems: no test" in said
@@ -153,7 +153,7 @@ def test_a_few_short_rows_do_not_decide_how_many_samples_count() -> None:
     ragged = replace(other, sizes=np.where(np.arange(20) == 3, 5, np.where(np.arange(20) < 3, 200, 256)))
     cut = limit_pool(replace(result, votes=(own, ragged)), result.curves[0])
     assert cut is not None and cut.classes.shape == (20, 200) and cut.scores["v"].shape == (20, 200)
-    assert sampled(cut).sum() == 19 and cut.sizes[3] == 5
+    assert complete_problems(cut).sum() == 19 and cut.sizes[3] == 5
     notes = saturation.section(replace(result, votes=(own, ragged))).notes
     assert "leaves out 1 of 20 problems" in {n.about: n.text for n in notes}["m/majority"]
 
@@ -202,7 +202,10 @@ def test_weights_are_judged_on_the_samples_of_their_own_generator() -> None:
     better = votes("limit", np.full(40, 0.9), 256, 3)
     curves = tuple(replace(c, generator="hot") if c.kind == "majority" else c for c in result.curves)
     mixed = replace(result, curves=curves, votes=(*result.votes, replace(better, generator="hot")))
-    (plain,), (weighted,) = saturation.found(mixed, ["majority"]), saturation.found(mixed, ["weighted"])
+    (plain,), (weighted,) = (
+        saturation.find_saturations(mixed, ["majority"]),
+        saturation.find_saturations(mixed, ["weighted"]),
+    )
     assert plain.limit.estimate > 0.95 and weighted.limit.estimate < 0.2
     assert weighted.plain.estimate == weighted.limit.estimate, "weights that are all alike change nothing"
     assert "cannot tell them apart" in answer(saturation.weighted_against_limit(mixed)).sentence

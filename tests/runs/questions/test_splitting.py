@@ -12,7 +12,7 @@ from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.questions import splitting
 from metagen.runs.questions.question import answer
 from metagen.runs.questions.section import Heat, Plot
-from metagen.runs.words import resampled
+from metagen.runs.words import win_share
 from tests.runs.made import made
 
 BASE = made(60, 8)
@@ -99,7 +99,7 @@ def test_the_answer_ends_where_not_all_can_spend_names_ties_and_says_how_sure_it
     said = answer(splitting.verify_or_generate(BASE, {"splitting": role(PLAIN, ONE, FOUR)})).sentence
     assert "24 FLOPs" not in said, "the plain vote has no more samples than 8"
     inside = [one for one in at if one.budget <= 8.0 and one.name == "k = 4"]
-    assert resampled(min(one.share["k = 4"] for one in inside), len(inside)) in said
+    assert win_share(min(one.share["k = 4"] for one in inside), len(inside)) in said
     twin = replace(ONE, strategy="split-4", verifier="c4")
     (tied,) = splitting.splits(BASE, {"splitting": role(PLAIN, ONE, twin)})
     (one,) = splitting.best(tied, [6.0])

@@ -67,7 +67,7 @@ def test_blocks_of_any_size_give_the_figures_of_all_at_once(
     for block in (1, 50, 1 << 18):
         monkeypatch.setattr(pools, "BLOCK", block)
         with Stored(run, "g") as stored:
-            found = stored.solved(LINES)
+            found = stored.results(LINES)
             assert stored.places.tolist() == list(range(40)) and stored.ids == [f"p{i}" for i in range(40)]
         for line in LINES:
             accuracy, error = whole.curve(line.kind, NS, line.verifier)

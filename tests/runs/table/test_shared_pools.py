@@ -49,7 +49,7 @@ def test_logs_of_models_have_their_stored_accuracies_and_clustered_errors(
         "strategies": {"single": {"kind": "sample"}, "majority": {"kind": "majority"}}, "grid": {"n": [epochs]},
     }  # fmt: skip
     (tmp_path / "it.yaml").write_text(yaml.safe_dump(experiment), "utf-8")
-    with build.opened(schema.load(tmp_path / "it.yaml")) as setup:
+    with build.open_setup(schema.load(tmp_path / "it.yaml")) as setup:
         state = runner.run(setup, RunDirectory.at(tmp_path / "run"))
     for log in logs:
         rates = Pool.of(RunDirectory(tmp_path / "run"), log["log"]).accuracy("sample", 1)[0]

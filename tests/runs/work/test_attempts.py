@@ -28,7 +28,7 @@ WIDE, TIGHT = "budget: {generated: 10000}\n", "budget: {generated: 60}\n"
 
 def run(file: Path, root: Path, *sets: str) -> RunDirectory:
     directory = RunDirectory.at(root)
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         assert runner.run(setup, directory).status == "complete"
     return directory
 
@@ -75,7 +75,7 @@ def test_what_was_not_scored_has_no_score(experiment_file: Write, tmp_path: Path
     directory = run(file, tmp_path / "run")
     problem, root = examined(directory)[0], directory.journal
     texts = [d.text for d in pools(problem)["small"].distinct]
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         (asked,) = setup.task.problems()
         sequences = [Sequence(asked.prompt, text=text) for text in texts]
         with contextlib.closing(sqlite3.connect(root)) as connection, connection:
@@ -88,7 +88,7 @@ def test_what_was_not_scored_has_no_score(experiment_file: Write, tmp_path: Path
                 def scope() -> Scope:
                     return Scope.root(asked.id, seed=3, journal=attempts.Recorded(journal))
 
-                found = await attempts.scored(setup.verifiers["judge"], sequences, scope)
+                found = await attempts.read_scores(setup.verifiers["judge"], sequences, scope)
             return [score.value for score in found]
 
         found = asyncio.run(scores())

@@ -15,7 +15,7 @@ from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.schema import load
 from metagen.runs.directory import Cell
-from metagen.runs.work.build import opened
+from metagen.runs.work.build import open_setup
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel
@@ -101,7 +101,7 @@ def test_the_grid_names_its_cells(file: Path) -> None:
 
 
 def test_everything_that_the_grid_needs_is_made_and_works(file: Path) -> None:
-    with opened(load(file)) as setup:
+    with open_setup(load(file)) as setup:
         assert log(file) == ["open"]
         assert list(setup.generators) == ["mid"]
         assert list(setup.verifiers) == ["prm", "orm", "truth"]
@@ -133,7 +133,7 @@ def check(strategy: Strategy, prompt: object) -> None:
 
 def test_the_oracle_finds_the_right_sample(file: Path) -> None:
     sets = ["grid.strategies=[single, bound]", "grid.n=[16]"]
-    with opened(load(file, sets=sets, limit=1)) as setup:
+    with open_setup(load(file, sets=sets, limit=1)) as setup:
         (problem,) = setup.task.problems()
         bound = setup.strategy(setup.configurations[1]).solve(problem.prompt)
         grades = {offer.key == str(problem.reference) for offer in bound.candidates}
@@ -143,7 +143,7 @@ def test_the_oracle_finds_the_right_sample(file: Path) -> None:
 
 def test_engines_close_after_an_error(file: Path) -> None:
     experiment = load(file, sets=["grid.generators=all"])
-    with pytest.raises(ZeroDivisionError), opened(experiment):
+    with pytest.raises(ZeroDivisionError), open_setup(experiment):
         raise ZeroDivisionError
     assert log(file) == ["open", "open", "close", "close"]
 
@@ -151,7 +151,7 @@ def test_engines_close_after_an_error(file: Path) -> None:
 def test_engines_close_when_a_later_one_does_not_open(file: Path) -> None:
     experiment = load(file)
     (file.parent / "reward" / "model.safetensors").write_bytes(b"torn")
-    with pytest.raises(InputError, match=r"model\.safetensors"), opened(experiment):
+    with pytest.raises(InputError, match=r"model\.safetensors"), open_setup(experiment):
         pytest.fail("opened")
     assert log(file) == ["open", "close"]
 
@@ -167,7 +167,7 @@ def test_engines_share_the_cores(file: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(registry, "make", noted)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(9), raising=False)
-    with opened(load(file)):
+    with open_setup(load(file)):
         assert given == [4, 4]
 
 
@@ -186,7 +186,7 @@ def pool(tmp_path: Path) -> Path:
 
 
 def test_a_recorded_pool_runs_without_an_engine(pool: Path) -> None:
-    with opened(load(pool)) as setup:
+    with open_setup(load(pool)) as setup:
         for problem in setup.task.problems():
             result = setup.strategy(setup.configurations[-1]).solve(problem.prompt)
             assert result.answer is not None and result.answer.key == problem.reference
@@ -194,13 +194,13 @@ def test_a_recorded_pool_runs_without_an_engine(pool: Path) -> None:
 
 def test_a_pool_too_small_is_refused_before_anything_runs(pool: Path) -> None:
     """n = 3 is measured on the problem that has as many; what no problem has, or runs by itself, is refused."""
-    with opened(load(pool, sets=["grid.n=[3]"])) as setup:
+    with open_setup(load(pool, sets=["grid.n=[3]"])) as setup:
         assert [cell.n for cell in setup.configurations] == [3]
     alone = "strategies={esc: {kind: esc, window: 1}}"
     for sets, n, size, problem in ((["grid.n=[4]"], 4, 3, "p0"), (["grid.n=[3]", alone], 3, 2, "p1")):
         message = f"generator 'pool' holds {size} samples of problem {problem!r}, the grid asks for {n}; "
         with pytest.raises(DataError, match=message):
-            opened(load(pool, sets=sets)).__enter__()
+            open_setup(load(pool, sets=sets)).__enter__()
 
 
 @pytest.mark.parametrize("dimension", ["generated", "prefilled", "flops"])
@@ -210,20 +210,20 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_runs(pool: Path
         rf"budget\.{dimension} = 5 cannot be kept: generators\.pool does not know .*'p0'.*; give it a count"
     )
     with pytest.raises(UnsupportedError, match=words):
-        opened(experiment).__enter__()
+        open_setup(experiment).__enter__()
 
 
 def test_a_budget_that_can_be_kept_is_not(pool: Path, file: Path) -> None:
-    with opened(load(pool, sets=["budget={calls: 5, seconds: 9}"])):
+    with open_setup(load(pool, sets=["budget={calls: 5, seconds: 9}"])):
         pass
-    with opened(load(file, sets=["budget={generated: 50, prefilled: 50, flops: 1e9, money: 1}"])):
+    with open_setup(load(file, sets=["budget={generated: 50, prefilled: 50, flops: 1e9, money: 1}"])):
         pass
 
 
 def test_a_faulty_data_set_is_refused_before_an_engine_opens(file: Path) -> None:
     (file.parent / "data.jsonl").write_text("")
     experiment = load(file, sets=["task={kind: jsonl, path: data.jsonl}"])
-    with pytest.raises(DataError, match="holds no problems"), opened(experiment):
+    with pytest.raises(DataError, match="holds no problems"), open_setup(experiment):
         pytest.fail("opened")
     assert log(file) == []
 

@@ -41,14 +41,14 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 
-with build.opened(schema.load(sys.argv[1])) as setup:
+with build.open_setup(schema.load(sys.argv[1])) as setup:
     runner.run(setup, RunDirectory.at(Path(sys.argv[2])))
 """
 
 
 def ran(file: Path, name: str, *sets: str) -> tuple[RunDirectory, State]:
     directory = RunDirectory.at(file.parent / name)
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         return directory, runner.run(setup, directory, Meter())
 
 

@@ -60,7 +60,7 @@ def ran(
         )
         more = ["grid.generators=[small]"]
         directory = RunDirectory.at(tmp_path / "run")
-        with build.opened(schema.load(path, sets=more)) as setup:
+        with build.open_setup(schema.load(path, sets=more)) as setup:
             assert runner.run(setup, directory, calls=calls).failures == ()
         return directory
 

@@ -39,14 +39,14 @@ grid: {n: [2]}
 
 def run(file: Path, root: Path, *sets: str) -> RunDirectory:
     directory = RunDirectory.at(root)
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, directory)
     return directory
 
 
 def said(directory: RunDirectory) -> set[str]:
     """The names that the records of a run bear."""
-    makers = Makers.recorded(directory)
+    makers = Makers.of_run(directory)
     with SQLiteJournal(directory.journal, read_only=True) as journal:
         rows = [row for problem in journal.problems() for row in journal.of_problem(problem)]
     return {f"{row.kind}: {makers.name(row.by)}" for row in rows}
@@ -85,7 +85,7 @@ def test_with_a_budget_too(experiment_file: Write, tmp_path: Path) -> None:
 
 def test_without_notes_there_are_fingerprints(experiment_file: Write, tmp_path: Path) -> None:
     directory = run(experiment_file(), tmp_path / "run")
-    names = Makers.recorded(directory).names
+    names = Makers.of_run(directory).names
     shutil.move(directory.environment, tmp_path / "elsewhere")
     assert said(directory) == {
         f"{'score' if name == 'judge' else 'generate'}: {by[:8]}"

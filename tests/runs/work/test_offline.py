@@ -45,10 +45,10 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     file.write_text(TINY)
     directory = RunDirectory.at(tmp_path / "run")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         state = runner.run(setup, directory)
         engines = {name: engine.fingerprint for name, engine in setup.engines.items()}
-    assert Makers.recorded(directory).engines == engines
+    assert Makers.of_run(directory).engines == engines
     directory.save(replace(state, status="running"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return directory
@@ -98,7 +98,7 @@ def test_a_served_model_has_the_shape_that_the_file_gives(tmp_path: Path) -> Non
         "generators: {far: {engine: far, max_tokens: 16}}\nstrategies: {one: {kind: majority, n: 2}}\n"
         "budget: {flops: 1.0e+12}\ngrid: {}\n"
     )
-    with build.opened(offline.closed(schema.load(file), fingerprints=False)) as setup:
+    with build.open_setup(offline.with_stand_ins(schema.load(file), fingerprints=False)) as setup:
         assert setup.engines["far"].shape == ModelShape.from_config(shape)
 
 
@@ -147,7 +147,7 @@ def test_a_dry_run_knows_that_mirostat_goes_with_no_draft(tmp_path: Path) -> Non
     experiment = schema.load(file, sets=sets)
     with (
         pytest.raises(UnsupportedError, match=r"generators\.writer: .* has no mirostat.*leave out draft"),
-        build.opened(offline.closed(experiment, fingerprints=False)),
+        build.open_setup(offline.with_stand_ins(experiment, fingerprints=False)),
     ):
         pass
 
@@ -158,11 +158,13 @@ def test_what_a_run_has_noted_is_not_checked_again(tmp_path: Path) -> None:
     file.write_text(TINY)
     search = "generators.writer.search={kind: beam, width: 500}"
     experiment = schema.load(file, sets=[search, "strategies.best={kind: sample}"])
-    with build.opened(offline.closed(experiment, fingerprints=False, noted={"writer": "a", "reader": "b"})):
+    with build.open_setup(
+        offline.with_stand_ins(experiment, fingerprints=False, noted={"writer": "a", "reader": "b"})
+    ):
         pass
     with (
         pytest.raises(InputError, match="width=500"),
-        build.opened(offline.closed(experiment, fingerprints=False)),
+        build.open_setup(offline.with_stand_ins(experiment, fingerprints=False)),
     ):
         pass
 
@@ -228,7 +230,7 @@ def written(tmp_path: Path, engine: str, params: str) -> Path:
 
 def refusal(experiment: Experiment) -> str:
     """What it says, without the name that it has for the engine."""
-    with pytest.raises(InputError) as caught, build.opened(experiment):
+    with pytest.raises(InputError) as caught, build.open_setup(experiment):
         pass
     return re.sub(
         r"(engines\.far|OpenAIEngine\([^)]*\)|VLLMEngine\([^)]*\)|RayPool\(.*\))", "ENGINE", str(caught.value)
@@ -240,7 +242,7 @@ def test_a_dry_run_refuses_what_the_run_refuses_in_the_same_words(tmp_path: Path
     file = written(tmp_path, *REFUSED[case])
     experiment = schema.load(file)
     said = refusal(experiment)
-    assert refusal(offline.closed(experiment, fingerprints=False)) == said
+    assert refusal(offline.with_stand_ins(experiment, fingerprints=False)) == said
     dry = CliRunner().invoke(app, ["run", str(file), "--dry-run"])
     assert dry.exit_code == 2 and "generators.far" in dry.stderr, dry.output
 

@@ -20,7 +20,7 @@ from metagen.runs.directory import Failure, RunDirectory, State
 from metagen.runs.page import report, show
 from metagen.runs.work import build, runner, work
 from metagen.runs.work.progress import Meter
-from metagen.runs.work.window import shuffled
+from metagen.runs.work.window import shuffle
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.tasks.base import Problem, Task
@@ -30,7 +30,7 @@ Write = Callable[..., Path]
 
 
 def run(file: Path, root: Path, *sets: str, meter: Meter | None = None) -> State:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         return runner.run(setup, RunDirectory.at(root), meter)
 
 
@@ -94,7 +94,10 @@ def test_a_strategy_finds_the_pool_in_the_journal(
                 strategy = setup.strategy(configuration)
                 await strategy.generate(Sequence.of(problem.prompt), scope=scope)
 
-    with build.opened(schema.load(file)) as setup, SQLiteJournal(root / "journal.sqlite", seed=3) as journal:
+    with (
+        build.open_setup(schema.load(file)) as setup,
+        SQLiteJournal(root / "journal.sqlite", seed=3) as journal,
+    ):
         asyncio.run(solve(setup, journal))
     assert len(calls()) == made
 
@@ -137,7 +140,7 @@ def test_a_fault_in_a_part_ends_the_run_and_is_marked(
     class Broken(RuntimeError): ...
 
     file, root = experiment_file(), tmp_path / "run"
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
 
         async def grade(*_: object) -> list[float]:
             raise Broken
@@ -205,7 +208,7 @@ def test_tables_of_an_earlier_run_are_not_taken_for_those_of_an_interrupted_one(
         work.close()
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, build.opened(schema.load(file, sets=["grid.n=[16]"])) as setup:
+    with monkeypatch.context() as patch, build.open_setup(schema.load(file, sets=["grid.n=[16]"])) as setup:
         patch.setattr("metagen.runs.work.solve.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             runner.run(setup, directory)
@@ -224,7 +227,7 @@ def test_a_run_that_was_killed_while_its_tables_appeared_is_not_finished(
     directory = RunDirectory(tmp_path / "run")
     directory.save(replace(state, status="running"))
     with pytest.raises(InputError, match=r"not finished \(running, or killed\); .*metagen resume"):
-        directory.finished()
+        directory.final_state()
 
 
 def test_half_of_a_surrogate_pair_ends_nothing(experiment_file: Write, tmp_path: Path) -> None:
@@ -304,10 +307,10 @@ def test_problems_are_taken_a_window_at_a_time(
     experiment_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window, concurrency, count = 10, 3, 60
-    monkeypatch.setattr(work, "shuffled", partial(shuffled, window=window))
+    monkeypatch.setattr(work, "shuffle", partial(shuffle, window=window))
     meter, ahead = Meter(), []
     file = experiment_file(n="[1]")
-    with build.opened(schema.load(file, sets=["grid.strategies=[single]"])) as setup:
+    with build.open_setup(schema.load(file, sets=["grid.strategies=[single]"])) as setup:
         stream = _Stream(setup.task, count)
 
         async def grade(*given: Any) -> list[float]:

@@ -22,7 +22,7 @@ from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.steps import Ask, ChainStep, Continue, Use, Verify
 from metagen.strategies.parallel import MajorityVote
 from metagen.strategies.tools import Tool
-from metagen.template import Template, escaped
+from metagen.template import Template, escape
 from metagen.testing import StrategyLaws, first_word, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
@@ -254,7 +254,7 @@ def test_templates_are_filled_in_one_pass() -> None:
     assert template.places == ("a", "c_1")
     assert template.fill({"a": "{c_1}", "c_1": "!"}) == '{c_1} {b} {c_1}! {"k": {}} {0}'
     for text in ("{x} and {{y}}", "{{{z}}}", "none", '{"a": {b}}'):
-        assert Template(escaped(text)).fill({}) == text
+        assert Template(escape(text)).fill({}) == text
 
 
 # ----------------------------------------------------------------------------------------- steps that cannot be done

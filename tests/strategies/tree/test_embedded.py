@@ -95,7 +95,7 @@ def test_a_search_of_steps_ends_in_an_answer(engines: tuple[TorchEngine, TorchEn
     for result, tree in zip(results, trees, strict=True):
         assert result.answer is not None and result.sequence.finish == "eos"
         assert tree.chosen is not None and tree.chosen.text == result.text
-        assert sum(leaf.multiplicity for leaf in tree.finished()) == 4 == len(result.candidates)
+        assert sum(leaf.multiplicity for leaf in tree.finished_leaves()) == 4 == len(result.candidates)
         for node in tree:
             assert node.empty or node.step.endswith("\n")
             assert node.parent is None or node.value is not None

@@ -85,7 +85,7 @@ def test_what_was_written_ahead_is_used() -> None:
     # 4 · 3 steps for the first level, 2 · 3 + 2 for the second and the third, in which all continuations end.
     assert sum(drawn.values()) == 12 + 8 + 8
     # Ends that were written ahead are leaves like any other.
-    assert {c.sequence.text for c in result.candidates} == {n.sequence.text for n in tree.finished()}
+    assert {c.sequence.text for c in result.candidates} == {n.sequence.text for n in tree.finished_leaves()}
 
 
 def test_nothing_ahead_is_beam_search(coins: EnumerableEngine) -> None:
@@ -106,10 +106,10 @@ def test_to_the_end_ahead_is_a_choice_among_whole_sequences() -> None:
     search = Lookahead(letters(3), 4, verifier=VALUES, m=4, ahead=10, until=STEP)
     tree = search.tree(PROMPT)
     ends = [f"{a}|a|a." for a in "abcd"]
-    texts = {node.sequence.text for node in tree.finished()}
+    texts = {node.sequence.text for node in tree.finished_leaves()}
     assert set(ends) <= texts
     assert tree.chosen is not None
-    assert hashed(tree.chosen) == max(hashed(node.sequence) for node in tree.finished())
+    assert hashed(tree.chosen) == max(hashed(node.sequence) for node in tree.finished_leaves())
 
 
 def test_continuations_may_have_a_generator_of_their_own(coins: EnumerableEngine) -> None:

@@ -51,14 +51,14 @@ def grown(text: str, *, steps: tuple[int, ...] = (), cut: bool = False) -> Seque
 def test_a_step_with_the_mark_ends_the_sequence(
     before: Sequence, after: Sequence, finish: str | None
 ) -> None:
-    assert MARKED.ended(before, after).finish == finish
-    assert PLAIN.ended(before, after) is after
+    assert MARKED.mark_end(before, after).finish == finish
+    assert PLAIN.mark_end(before, after) is after
 
 
 def test_what_has_ended_otherwise_stays_as_it_is() -> None:
     for finish in ("eos", "length"):
         after = Sequence(Prompt("p", text="?"), "A:1\n", steps=(4,), finish=finish)  # type: ignore[arg-type]
-        assert MARKED.ended(grown(""), after) is after
+        assert MARKED.mark_end(grown(""), after) is after
 
 
 def test_an_empty_mark_is_refused() -> None:
@@ -137,7 +137,7 @@ def test_a_file_says_it_for_one_search_or_takes_the_tasks(tmp_path: Path) -> Non
     (tmp_path / "rows.jsonl").write_text('{"id": "a", "question": "?", "answer": "1"}\n', "utf-8")
     file = tmp_path / "marks.yaml"
     file.write_text(FILE, "utf-8")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         made = {cell.strategy: setup.strategy(cell) for cell in setup.configurations}
     marks = {
         name: getattr(one.until, "mark", None) for name, one in made.items() if isinstance(one, TreeSearch)

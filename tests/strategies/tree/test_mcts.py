@@ -237,7 +237,7 @@ def test_by_hand_a_value_is_the_mean_of_the_rollouts() -> None:
     assert a.value == pytest.approx((0.2 + 0.6) / 2) == b.value
     assert tree.root.worth == pytest.approx(0.8) and tree.root.visits == 2
     # The rollouts are leaves, and decide like any other.
-    assert {n.sequence.text for n in tree.finished()} == {"a|xx.", "a|yy.", "b|xx.", "b|yy."}
+    assert {n.sequence.text for n in tree.finished_leaves()} == {"a|xx.", "a|yy.", "b|xx.", "b|yy."}
     assert a.open and tree.chosen is not None and tree.chosen.text in ("a|yy.", "b|yy.")
 
 

@@ -355,7 +355,7 @@ def test_equal_draws_are_one_node_and_as_many_particles() -> None:
     cloud = ParticleFilter(generator, 3, verifier=verifier, until=STEP).cloud(PROMPT)
     first = cloud.levels[0]
     assert (first.particles, first.distinct, first.effective) == (3, 2, pytest.approx(3.0))
-    assert sum(node.multiplicity for node in cloud.tree.finished()) == 3
+    assert sum(node.multiplicity for node in cloud.tree.finished_leaves()) == 3
 
 
 def test_the_weights_vote_and_an_aggregator_gets_resampled_particles() -> None:
@@ -411,7 +411,7 @@ def test_resampling_depends_on_the_particles_and_not_on_their_order() -> None:
         generator = written({"": order, **{t: ["."] for t in texts}})
         verifier = scored({**scores, **{f"{t}.": 0.5 for t in texts}})
         tree = ParticleFilter(generator, 4, verifier=verifier, until=STEP).cloud(PROMPT, seed=1).tree
-        found.add(tuple(sorted((node.sequence.text, node.multiplicity) for node in tree.finished())))
+        found.add(tuple(sorted((node.sequence.text, node.multiplicity) for node in tree.finished_leaves())))
     assert len(found) == 1
 
 

@@ -62,7 +62,7 @@ def found(tree: Tree) -> Run:
     """What a search did, as the published rules tell it."""
     run = Run(lambda text, k: Drawn("", True, 0.0))
     run.draws = Counter({n.sequence.text: len(n.draws) for n in tree if n.draws})
-    run.ends = Counter({n.sequence.text: n.multiplicity for n in tree.finished()})
+    run.ends = Counter({n.sequence.text: n.multiplicity for n in tree.finished_leaves()})
     return run
 
 

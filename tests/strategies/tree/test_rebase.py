@@ -147,7 +147,11 @@ def test_a_finished_node_keeps_its_share_for_good() -> None:
     """Half of the width ends at once; what goes on never gets it back."""
     steps = {"": ["=1$", "x;"], "x;": ["=2$", "y;"], "x;y;": ["=3$"]}
     tree = Rebase(table(steps), 4, verifier=FunctionVerifier(lambda s: 0.5)).tree(PROMPT)
-    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"=1": 2, "x;=2": 1, "x;y;=3": 1}
+    assert {n.sequence.text: n.multiplicity for n in tree.finished_leaves()} == {
+        "=1": 2,
+        "x;=2": 1,
+        "x;y;=3": 1,
+    }
 
 
 def test_width_one_is_one_sample_step_by_step() -> None:
@@ -175,7 +179,7 @@ def test_a_constant_verifier_makes_it_independent_samples(rule: type[Rebase]) ->
         for seed in range(problems):
             tree = strategy.tree(PROMPT, seed=seed)
             assert all(len(n.draws) == n.multiplicity for n in tree if n.parent and not n.finished)
-            for leaf in tree.finished():
+            for leaf in tree.finished_leaves():
                 seen[leaf.sequence.text] += leaf.multiplicity
         exact: Counter[str] = Counter()
         for tokens, p in engine.sequences(PROMPT, max_tokens=4).items():
@@ -256,7 +260,7 @@ def test_it_does_not_wait_for_a_slow_sibling() -> None:
     for rule, last in ((Rebase, "quick;on;=1"), (AsyncRebase, "slow;=2")):
         order.clear()
         tree = rule(generator, 2, verifier=verifier).tree(PROMPT)
-        assert {n.sequence.text for n in tree.finished()} == {"quick;on;=1", "slow;=2"}
+        assert {n.sequence.text for n in tree.finished_leaves()} == {"quick;on;=1", "slow;=2"}
         assert order[-1] == last
 
 
@@ -264,7 +268,7 @@ def test_the_whole_width_is_given_whatever_arrives_when() -> None:
     verifier = FunctionVerifier(insight)
     for seed in range(20):
         tree = AsyncRebase(chance(), 7, verifier=verifier).tree(PROMPT, seed=seed)
-        assert sum(leaf.multiplicity for leaf in tree.finished()) == 7
+        assert sum(leaf.multiplicity for leaf in tree.finished_leaves()) == 7
         for depth in range(1, max(n.depth for n in tree)):
             unfinished = sum(n.multiplicity for n in tree if n.depth == depth and not n.finished)
             assert unfinished == sum(len(n.draws) for n in tree if n.depth == depth)

@@ -60,7 +60,7 @@ def test_it_searches_a_tree_and_votes_over_its_leaves(make: Make) -> None:
     result, tree = strategy.solve(PROMPT, seed=5), strategy.tree(PROMPT, seed=5)
     assert result.sequence == tree.chosen and result.sequence.finish == "eos" and not result.exhausted
     assert result.answer is not None and result.answer.key in "012"
-    assert sum(leaf.multiplicity for leaf in tree.finished()) == len(result.candidates) > 1
+    assert sum(leaf.multiplicity for leaf in tree.finished_leaves()) == len(result.candidates) > 1
     assert max(node.depth for node in tree) >= 3
     drawn = [row for row in result.trace.rows if row.kind == "generate"]
     assert sum(node.multiplicity for node in tree if node.parent) == len(drawn)

@@ -74,7 +74,9 @@ def test_draws_become_children_and_equal_ones_one_child() -> None:
         ("0.0", 2, 0.1), ("0.1", 2, 0.2), ("0.3", 1, 0.3), ("0.5", 1, 0.4),
     ]  # fmt: skip
     assert tree["0.3"].finished and tree["0.3"].state == "finished" and tree.root.state == "expanded"
-    assert [n.name for n in tree.finished()] == ["0.3"] and len(tree.frontier()) == 3 and len(tree) == 5
+    assert (
+        [n.name for n in tree.finished_leaves()] == ["0.3"] and len(tree.frontier()) == 3 and len(tree) == 5
+    )
     with pytest.raises(KeyError):
         tree["0.2"]
 
@@ -202,7 +204,7 @@ def test_max_tokens_of_the_generator_counts_ancestors() -> None:
     with nine as engine:
         tree = Rebase(engine.generator(max_tokens=10), 2, verifier=HALF, until=Tokens(4)).tree(PROMPT)
     assert [len(n.sequence.text) for n in tree] == [0, 4, 8, 10]
-    assert tree.finished()[0].sequence.finish == "length"
+    assert tree.finished_leaves()[0].sequence.finish == "length"
 
 
 def test_an_empty_step_is_never_scored_and_has_its_parents_score() -> None:
@@ -227,7 +229,7 @@ def test_nothing_at_all_is_no_candidate_for_an_answer() -> None:
     """The root's own end has no score, and loses to whatever has an answer."""
     end = Drawn("", None, 1, finish="eos")
     tree = Rebase(table({"": [end, "=1$"]}), 4, verifier=values({"=1": 0.1}), answer=ANSWER).tree(PROMPT)
-    assert [(n.value, n.multiplicity) for n in tree.finished()] == [(None, 2), (0.1, 2)]
+    assert [(n.value, n.multiplicity) for n in tree.finished_leaves()] == [(None, 2), (0.1, 2)]
     assert tree.chosen is not None and tree.chosen.text == "=1"
 
 
@@ -235,14 +237,14 @@ def test_verdicts_instead_of_scores_keep_their_nodes() -> None:
     """A node without a value counts as zero; it does not vanish."""
     silent = FunctionVerifier(lambda s: Score(None, verdict="timeout"))
     tree = Rebase(chance(), 4, verifier=silent, answer=ANSWER).tree(PROMPT)
-    assert sum(n.multiplicity for n in tree.finished()) == 4
+    assert sum(n.multiplicity for n in tree.finished_leaves()) == 4
     assert tree.chosen is not None and tree.chosen.finish == "eos"
 
 
 def test_a_strategy_that_stops_at_steps_serves_as_the_generator() -> None:
     inner = Sample(chance())
     tree = Rebase(inner, 4, verifier=FunctionVerifier(insight), answer=ANSWER).tree(PROMPT)
-    assert sum(n.multiplicity for n in tree.finished()) == 4 and max(n.depth for n in tree) >= 3
+    assert sum(n.multiplicity for n in tree.finished_leaves()) == 4 and max(n.depth for n in tree) >= 3
     with pytest.raises(UnsupportedError, match="cannot stop at the end of a step"):
         Rebase(MajorityVote(chance(), 2, answer=ANSWER), verifier=HALF)
 
@@ -299,7 +301,10 @@ def test_what_a_budget_cut_in_the_middle_of_a_step_loses_to_an_open_node(tokens:
         tree = Rebase(engine.generator(max_tokens=60), 4, verifier=verifier, until=Step(";", 8)).tree(
             PROMPT, seed=1, budget=tokens
         )
-    cut, best = [n for n in tree.finished() if not n.complete], max(n.value or 0.0 for n in tree.frontier())
+    cut, best = (
+        [n for n in tree.finished_leaves() if not n.complete],
+        max(n.value or 0.0 for n in tree.frontier()),
+    )
     assert cut and all(not n.value for n in cut) and not tree.complete()
     assert tree.chosen is not None and tree.chosen.exhausted
     assert tree.chosen.finish is None and tree.chosen.scores["function"].value == best

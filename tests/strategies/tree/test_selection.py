@@ -47,7 +47,7 @@ def test_beams_keep_the_best_n_over_m_of_each_level() -> None:
         "a;": "expanded", "a;e;": "pruned", "a;f;": "expanded", "a;f;=1": "finished", "a;f;=3": "finished",
         "b;": "expanded", "b;g;": "expanded", "b;g;=4": "finished", "b;=2": "finished", "c;": "pruned", "d;": "pruned",
     }  # fmt: skip
-    assert {n.sequence.text: n.multiplicity for n in tree.finished()}["b;g;=4"] == 2
+    assert {n.sequence.text: n.multiplicity for n in tree.finished_leaves()}["b;g;=4"] == 2
     assert tree.chosen is not None and tree.chosen.text == "b;g;=4"  # 1.3 against 0.75, 0.55, 0.5
 
 
@@ -62,7 +62,7 @@ def test_a_candidate_holds_as_many_places_as_it_has_draws() -> None:
     steps = {"": ["a;", "a;", "b;", "c;", "a;", "a;"], "a;": ["=1$"], "b;": ["=2$"], "c;": ["=3$"]}
     given = {"a;": 0.5, "b;": 0.9, "c;": 0.4, "a;=1": 0.5, "b;=2": 0.5, "c;=3": 0.5}
     tree = BeamSearch(table(steps), 6, m=2, verifier=values(given)).tree(PROMPT)
-    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"a;=1": 4, "b;=2": 2}
+    assert {n.sequence.text: n.multiplicity for n in tree.finished_leaves()} == {"a;=1": 4, "b;=2": 2}
     assert states(tree)["c;"] == "pruned"
 
 
@@ -70,7 +70,7 @@ def test_the_draws_of_beams_that_have_ended_go_to_those_that_have_not() -> None:
     """n = 4, m = 2: of the first level one is open. It has a place, and draws all four."""
     steps = {"": ["=1$", "=2$", "=3$", "x;"], "x;": ["=4$", "=5$", "=6$", "=7$"]}
     tree = BeamSearch(table(steps), 4, m=2, verifier=FunctionVerifier(lambda s: 0.5)).tree(PROMPT)
-    assert sorted(n.sequence.text for n in tree.finished()) == [
+    assert sorted(n.sequence.text for n in tree.finished_leaves()) == [
         "=1",
         "=2",
         "=3",
@@ -92,7 +92,7 @@ def test_lookahead_gives_places_by_draws_too() -> None:
     """n = 4, m = 2, one step ahead: a, drawn three times, has both places; its continuation is one of its draws."""
     steps = {"": ["a;", "a;", "a;", "b;"], "a;": ["=1$"], "b;": ["=2$"]}
     tree = Lookahead(table(steps), 4, m=2, verifier=FunctionVerifier(lambda s: 0.5)).tree(PROMPT)
-    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"a;=1": 4, "b;=2": 1}
+    assert {n.sequence.text: n.multiplicity for n in tree.finished_leaves()} == {"a;=1": 4, "b;=2": 1}
 
 
 def test_beams_end_when_enough_has_finished() -> None:
@@ -125,7 +125,7 @@ def test_subtrees_that_drew_the_same_go_on_by_draws_of_their_own() -> None:
     given = {"a;": 0.5, "a;b;": 0.9, "a;c;": 0.8, "a;d;": 0.1, "a;e;": 0.2}
     ends = {f"{text}={i}": 0.5 for i, text in enumerate(("a;b;", "a;c;", "a;d;", "a;e;"), 1)}
     tree = DVTS(table(steps), 4, m=2, verifier=values(given | ends)).tree(PROMPT)
-    assert {n.sequence.text: n.multiplicity for n in tree.finished()} == {"a;b;=1": 2, "a;e;=4": 2}
+    assert {n.sequence.text: n.multiplicity for n in tree.finished_leaves()} == {"a;b;=1": 2, "a;e;=4": 2}
 
 
 def test_one_subtree_is_a_beam_of_one() -> None:
@@ -183,7 +183,7 @@ def test_depth_first_takes_up_what_was_pruned_when_nothing_is_left() -> None:
 def test_depth_first_goes_on_until_n_leaves_are_good_enough() -> None:
     """=2 and =4 of b; then it is back at the root, with nothing left to go on from."""
     tree = DepthFirst(table(STEPS), 5, m=2, threshold=0.65, verifier=values(VALUES)).tree(PROMPT)
-    assert [n.sequence.text for n in tree.finished()] == ["b;g;=4", "b;=2"]
+    assert [n.sequence.text for n in tree.finished_leaves()] == ["b;g;=4", "b;=2"]
     assert not tree.frontier()
 
 

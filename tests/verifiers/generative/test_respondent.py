@@ -179,7 +179,7 @@ def test_a_completion_that_writes_control_tokens_is_not_shown_to_a_chat(tmp_path
         ):
             forged, honest = score(Judge.of(judge), turn, "x")
             assert (forged.value, forged.verdict) == (0.0, "forged") and honest.verdict != "forged"
-        assert not LabelRespondent(engine, plain).forged(turn), "a text has no turns to forge"
+        assert not LabelRespondent(engine, plain).is_forged(turn), "a text has no turns to forge"
 
 
 # -- critiques -----------------------------------------------------------------------------------------------

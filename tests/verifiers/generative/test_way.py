@@ -11,14 +11,14 @@ from metagen.errors import InputError
 from metagen.generators.models import sources
 from metagen.generators.torch import TorchEngine
 from metagen.runs.declare.schema import load
-from metagen.runs.work.build import opened
+from metagen.runs.work.build import open_setup
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import run
 from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.pairwise import Tournament
 from metagen.verifiers.generative.question import RUBRIC
-from metagen.verifiers.generative.way import worded
+from metagen.verifiers.generative.way import with_wording
 
 #: As YAML has them.
 TAGS = {
@@ -78,7 +78,7 @@ def test_a_critic_stops_before_its_verdict() -> None:
 
 
 def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
-    assert worded(RUBRIC, {"labels": {1: 0, 2: 1}}).labels == {"1": 0.0, "2": 1.0}
+    assert with_wording(RUBRIC, {"labels": {1: 0, 2: 1}}).labels == {"1": 0.0, "2": 1.0}
     with pytest.raises(InputError, match="'tempalte'; did you mean 'template'"):
         Judge(None, tempalte="x")  # type: ignore[call-arg]
     with pytest.raises(InputError, match="expected labels with what each is worth"):
@@ -93,7 +93,7 @@ def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
 def test_an_experiment_file_may_name_a_judge(tmp_path: Path) -> None:
     file = tmp_path / "judged.yaml"
     file.write_text(FILE, encoding="utf-8")
-    with opened(load(file)) as setup:
+    with open_setup(load(file)) as setup:
         strategy = setup.strategy(setup.configurations[0])
         problem = next(iter(setup.task.problems()))
         result = strategy.solve(problem.prompt)

@@ -79,7 +79,7 @@ class Kept:
         self.texts.sort(key=lambda text: -text.rank)
         del self.texts[self._size :]
 
-    def settled(self, total: float, length: int) -> bool:
+    def is_settled(self, total: float, length: int) -> bool:
         """Whether the best live prefix, of `length` tokens and this total, need not be followed any further."""
         if len(self.texts) < self._size:
             return False
@@ -112,7 +112,7 @@ class Beam:
         ended, live = grow(pool, step.ends, self._spec.width, last=self._length == self._limit)
         for candidate, sample in ended:
             self._kept.add(sample, candidate.total, self._length)
-        if not live or self._kept.settled(live[0].total, self._length):
+        if not live or self._kept.is_settled(live[0].total, self._length):
             return OVER
         self._totals = np.array([c.total for c in live])
         return choose((c.beam, c.token) for c in live)

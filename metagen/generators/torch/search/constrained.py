@@ -50,7 +50,7 @@ class Constrained:
         self._totals = np.zeros(1)
         self._progress = [self._phrases.start(before)]
         self._length = 0
-        check_room(spec, self._phrases.needed(self._progress[0]), limit)
+        check_room(spec, self._phrases.fewest_tokens(self._progress[0]), limit)
 
     def select(self, step: Step) -> Chosen:
         self._length += 1
@@ -61,7 +61,7 @@ class Constrained:
         live = share([one for one in found if one.sample is None], width, self._phrases.size)
         if not live:
             return OVER
-        if self._kept.settled(max(one.candidate.total for one in live), self._length):
+        if self._kept.is_settled(max(one.candidate.total for one in live), self._length):
             return OVER
         self._totals = np.array([one.candidate.total for one in live])
         self._progress = [one.progress for one in live]
@@ -79,7 +79,7 @@ class Constrained:
             found, barred = [], False
             for candidate in pairs:
                 progress = self._phrases.after(self._progress[candidate.beam], candidate.token)
-                needed = self._phrases.needed(progress)
+                needed = self._phrases.fewest_tokens(progress)
                 if needed > self._limit - self._length:
                     barred = True
                     continue

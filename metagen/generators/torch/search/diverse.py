@@ -47,7 +47,7 @@ class Group:
             paid = float(self._paid[candidate.beam] + penalty[candidate.token])
             self.kept.add(sample, candidate.total, length, paid)
         taken.update(candidate.token for candidate, _ in ended)
-        if not live or self.kept.settled(live[0].total, length):
+        if not live or self.kept.is_settled(live[0].total, length):
             self.over = True
             return []
         beams, tokens = np.array([c.beam for c in live]), np.array([c.token for c in live])

@@ -55,8 +55,8 @@ class Block:
         """[lines]: the row that each line drafts for."""
         return np.tile(self.rows, self.drafts)
 
-    def allowed(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
-        """Of lines [n] and places [n]: those [K] that a grammar holds, and the tokens [K, V] that it allows."""
+    def allowed_tokens(self, lines: Ints, places: Ints, device: torch.device) -> Allowed | None:
+        """Which of the lines [n] and places [n] a grammar holds, [K], and the tokens that it allows there, [K, V]."""
         if not self.masks:
             return None
         keys = list(zip(lines.tolist(), places.tolist(), strict=True))

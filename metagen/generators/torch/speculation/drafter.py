@@ -50,7 +50,7 @@ class Grammars:
         row = int(block.owners[line])
         left = self._rows.generation(row).request.params.max_tokens - int(self._rows.position[row]) - place
         try:
-            block.masks[line, place] = matcher.allowed(left)
+            block.masks[line, place] = matcher.allowed_tokens(left)
         except EngineError:
             # The request fails in the next step, if the row gets there.
             block.masks[line, place] = np.ones(matcher.size, np.bool_)
@@ -122,7 +122,7 @@ class ModelDrafter:
         rows, at = self._rows, block.owners[live]
         assert block.q is not None
         history = rows.history(at, block.tokens[live], np.full(len(live), place))
-        allowed = block.allowed(live, np.full(len(live), place), rows.device)
+        allowed = block.allowed_tokens(live, np.full(len(live), place), rows.device)
         q = distribution(logits, self._params(at), history, allowed)
         tokens, near, _ = pick(q, u)
         block.q[torch.from_numpy(live).to(rows.device), place] = q

@@ -116,7 +116,7 @@ class Speculation:
             found = torch.cat([found, beside])
         params = rows.params.take(block.owners[line])
         history = rows.history(block.owners[line], block.tokens[line], place)
-        allowed = block.allowed(line, place, rows.device)
+        allowed = block.allowed_tokens(line, place, rows.device)
         p = found.new_zeros(lines, most + 1, found.shape[-1])
         index = torch.from_numpy(np.stack([line, place])).to(rows.device)
         p[index[0], index[1]] = distribution(found, params, history, allowed)
@@ -139,7 +139,7 @@ class Speculation:
         table[row, place] = raw.gather(1, chosen)[:, 0].double().cpu().numpy()
         if params.any_greedy:
             history = rows.history(block.rows[row], tokens[row], place)
-            kept_logits = restrict(found, params, history, block.allowed(line, place, rows.device))
+            kept_logits = restrict(found, params, history, block.allowed_tokens(line, place, rows.device))
             near = _greedy(near, kept_logits, params.own("temperature") == 0, row)
         confidences = None
         if params.most_logprobs:
@@ -181,7 +181,7 @@ class Speculation:
         rows, n = self._rows, len(block.rows)
         asks = np.array([rows.generation(row).request.params.weighs for row in block.rows.tolist()])
         at = np.flatnonzero(asks[line % n])
-        if (allowed := block.allowed(line[at], place[at], rows.device)) is None:
+        if (allowed := block.allowed_tokens(line[at], place[at], rows.device)) is None:
             return None
         held = at[allowed[0].cpu().numpy()]
         row = line[held] % n

@@ -73,7 +73,7 @@ def verify(p: Tensor, drafted: Drafted, u: Tensor, rule: Rule, *, near: float = 
     number so close to its threshold are told.
     """
     chances, reach = acceptance(p, drafted, rule)
-    counts = kept(chances, drafted.counts, u, rule)
+    counts = count_accepted(chances, drafted.counts, u, rule)
     tested = (counts + 1).minimum(drafted.counts)
     steps = torch.arange(chances.shape[1], device=p.device)
     asked = steps < (tested if rule == "token" else drafted.counts)[:, None]
@@ -100,7 +100,7 @@ def acceptance(p: Tensor, drafted: Drafted, rule: Rule) -> tuple[Tensor, Tensor]
     return chances, torch.stack(reach, 1)
 
 
-def kept(chances: Tensor, counts: Tensor, u: Tensor, rule: Rule) -> Tensor:
+def count_accepted(chances: Tensor, counts: Tensor, u: Tensor, rule: Rule) -> Tensor:
     """[N]: tokens before the first that fails, or up to the last that passes."""
     steps = torch.arange(chances.shape[1], device=u.device)
     passed = (u < chances) & (steps < counts[:, None])

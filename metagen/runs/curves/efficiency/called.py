@@ -89,10 +89,10 @@ class Called:
             integers(pc.list_flatten(rows["parents"])), integers(rows["depth"]), flags("waits"), flags("assumed"),
             new, cached, made, context, physical,
         )  # fmt: skip
-        return found._kept(np.isin(found.part, list(parts))) if parts else found
+        return found._select(np.isin(found.part, list(parts))) if parts else found
 
     @classmethod
-    def drawn(cls, directory: RunDirectory, generator: str) -> Called:
+    def of_samples(cls, directory: RunDirectory, generator: str) -> Called:
         """The samples of a pool, one call each: what every run tells."""
         columns = ["place", "sample", *_USAGE]
         rows = read(directory.table("candidates"), columns, generator=generator)
@@ -116,7 +116,7 @@ class Called:
         """What there is one of for each call."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("starts", "parents")}
 
-    def _kept(self, mask: Bools) -> Called:
+    def _select(self, mask: Bools) -> Called:
         """Some of the calls; none of them may wait for another."""
         first = np.searchsorted(self.problem, self.problem)
         place = np.cumsum(mask) - 1
@@ -146,7 +146,7 @@ class Called:
             bool(assumed) or any(s < n for s in samples)
             for samples, assumed in zip(self.samples, self.assumed, strict=True)
         ]
-        return self._kept(np.array(keep, dtype=bool))
+        return self._select(np.array(keep, dtype=bool))
 
     @cached_property
     def graph(self) -> Graph:
@@ -167,7 +167,7 @@ class Called:
 
     # -- time --------------------------------------------------------------------------------------
 
-    def shared(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
+    def batch_seconds(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
         """Modelled seconds of each call's share of a batch; NaN where its model's shape is unknown."""
         return (
             self._seconds(accelerator.hardware, accelerator.batch, shapes, self.prefilled) / accelerator.batch
@@ -189,8 +189,9 @@ class Called:
         return self._seconds(accelerator.hardware, 1, shapes, new)
 
     def heads(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
-        """Of the seconds of `shared`, what is paid for once, however many samples of a pool are drawn: of each part
-        what its first call reads and all others find in the cache.
+        """The part of `batch_seconds` that is paid for once, however many samples of a pool are drawn.
+
+        It is what the first call of each part reads and all others find in the cache.
         """
         new = self.prefilled.copy()
         for rows in self._by_part():
@@ -200,7 +201,7 @@ class Called:
             if self.cached[payer] == 0 and (cached > 0).any():
                 new[payer] -= min(new[payer], cached[cached > 0].min())
         less = self._seconds(accelerator.hardware, accelerator.batch, shapes, new) / accelerator.batch
-        return np.where(new == self.prefilled, 0.0, self.shared(accelerator, shapes) - less)
+        return np.where(new == self.prefilled, 0.0, self.batch_seconds(accelerator, shapes) - less)
 
     def _by_part(self) -> Iterator[Ints]:
         groups: dict[tuple[int, str], list[int]] = {}

@@ -72,7 +72,7 @@ def longest(graph: Graph, seconds: ArrayLike) -> Path:
         return Path(0.0, 0.0, 0)
     if np.isnan(each).any():
         return Path(np.nan, np.nan, 0)
-    end, before = _passed(graph, each)
+    end, before = _end_times(graph, each)
     at, calls = int(end.argmax()), 0
     last = at
     while at >= 0:
@@ -80,8 +80,8 @@ def longest(graph: Graph, seconds: ArrayLike) -> Path:
     return Path(float(end[last]), float(each.sum()), calls)
 
 
-def _passed(graph: Graph, each: Floats) -> tuple[Floats, Ints]:
-    """When each call ends, and which of those that it waited for was the last to end: −1 for none."""
+def _end_times(graph: Graph, each: Floats) -> tuple[Floats, Ints]:
+    """The time at which each call ends, and the call that it waited for and that ended last: −1 for none."""
     end, before = np.zeros(len(graph)), np.full(len(graph), -1, dtype=np.int64)
     # The last to end of all calls so far, and of those of a lesser depth than the present one.
     latest = lesser = -1

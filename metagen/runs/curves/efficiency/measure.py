@@ -80,7 +80,7 @@ def measure(
             {**asdict(one.hardware), "hardware": one.hardware.name, "name": name, "batch": one.batch}
             for name, one in accelerators.items()
         ],
-        "loads": [], "courses": [], "unknown": [], "spent": spent(directory),
+        "loads": [], "courses": [], "unknown": [], "spent": read_spending(directory),
     }  # fmt: skip
     for name in configurations:
         label, calls = names.get(name, name), list(_calls(directory, lines[name], problems))
@@ -95,8 +95,8 @@ def measure(
     return found
 
 
-def spent(directory: RunDirectory) -> list[dict[str, Any]]:
-    """What each generator and verifier of a run spent, each record once; nothing where there is no journal.
+def read_spending(directory: RunDirectory) -> list[dict[str, Any]]:
+    """Read the usage of each generator and verifier of a run, each record once; empty without a journal.
 
     wasted: tokens that were computed beyond those accounted for; None where that is not told, `partly` where it is told
     of a part.
@@ -105,7 +105,7 @@ def spent(directory: RunDirectory) -> list[dict[str, Any]]:
         return []
     ids = read(directory.table("problems"), ["problem"])["problem"].to_pylist()
     with SQLiteJournal(directory.journal, read_only=True) as journal:
-        found = spans.parts(list(spans.trees(journal, ids, Makers.recorded(directory))))
+        found = spans.parts(list(spans.trees(journal, ids, Makers.of_run(directory))))
     return [
         {
             "name": p.name, "what": p.what, "calls": p.records, "generated": p.usage.generated,
@@ -122,7 +122,7 @@ def _calls(directory: RunDirectory, line: Cell, most: int) -> Iterable[Called]:
         wanted = [GENERATION] if line.verifier is None else [GENERATION, line.verifier]
         whole = Called.of(directory, line.generator, wanted)
         if whole is None and line.verifier is None:
-            whole = Called.drawn(directory, line.generator)
+            whole = Called.of_samples(directory, line.generator)
     else:
         whole = Called.of(directory, line.name)
     if whole is None or not len(whole):

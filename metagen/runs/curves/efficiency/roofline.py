@@ -48,7 +48,7 @@ def seconds(
             f"roofline on {hardware.name!r} with batch={batch!r}: expected 0 ≤ prefilled ≤ context, generated ≥ 0 "
             "and batch ≥ 1 for every call"
         )
-    found[known] = _read(shape, hardware, counts[0], counts[2], batch) + _written(
+    found[known] = _read(shape, hardware, counts[0], counts[2], batch) + _decode_seconds(
         shape, hardware, counts[1], counts[2], batch
     )
     return found
@@ -70,7 +70,7 @@ def _read(
     return np.asarray(each, dtype=np.float64)[places.reshape(-1)]
 
 
-def _written(
+def _decode_seconds(
     shape: ModelShape, hardware: Hardware, made: NDArray[np.int64], context: NDArray[np.int64], batch: int
 ) -> Floats:
     """Seconds of decoding: the first token is the prefill's, and each further one is a step over one key more."""

@@ -116,19 +116,19 @@ def model_of(section: Section, kind: object) -> type[PartSpec] | None:
     if not isinstance(kind, str):
         return None
     if registry.external(section, kind):
-        return _brought(section, kind) or PLUGINS[section]
+        return _foreign_model(section, kind) or PLUGINS[section]
     if (section, kind) == ("generators", "engine"):
         return EngineGeneratorSpec
     if (base := COMPLETED.get(section, {}).get(kind)) is not None:
-        return _completed(section, kind, base)
-    return derived(section, kind) if kind in registry.KINDS[section] else None
+        return _complete(section, kind, base)
+    return derive_model(section, kind) if kind in registry.KINDS[section] else None
 
 
 @cache
-def _completed(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
+def _complete(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpec]:
     """A model with the parameters of what makes the kind for fields that it does not have."""
     target = registry.declaration(section, kind)
-    wanted, fields = taken(target), dict[str, Any](kind=(Literal[kind], ...))
+    wanted, fields = parameters_of(target), dict[str, Any](kind=(Literal[kind], ...))
     for name, parameter in inspect.signature(target).parameters.items():
         known = name in base.model_fields or name in base.filled
         if not known and parameter.kind is not parameter.VAR_KEYWORD:
@@ -141,13 +141,13 @@ def _travels(made: type[PartSpec], section: Section) -> type[PartSpec]:
     """Let definitions of a model that stands in no module go to other processes, which make the model anew."""
 
     def reduce(self: PartSpec) -> tuple[Any, ...]:
-        return _arrived, (section, self.kind, self.__getstate__())
+        return _restore, (section, self.kind, self.__getstate__())
 
     made.__reduce__ = reduce  # type: ignore[method-assign,assignment]  # of this class alone
     return made
 
 
-def _arrived(section: Section, kind: str, state: dict[Any, Any]) -> PartSpec:
+def _restore(section: Section, kind: str, state: dict[Any, Any]) -> PartSpec:
     """A definition from another process."""
     model = model_of(section, kind)
     assert model is not None
@@ -160,10 +160,10 @@ def _title(kind: str) -> str:
     return f"{kind.title().replace('_', '')}Spec"
 
 
-def _brought(section: Section, kind: str) -> type[PartSpec] | None:
+def _foreign_model(section: Section, kind: str) -> type[PartSpec] | None:
     """The model of a kind of another package, if its fields can be told from its class."""
     try:
-        return derived(section, kind)
+        return derive_model(section, kind)
     except (ConfigError, Unspeakable):
         return None
 
@@ -295,26 +295,28 @@ class DerivedSpec(PartSpec):
             )
         return found
 
-    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    def build(
+        self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Any:
         """The part, of its options and of the parts that are there; make: as of `registry`."""
         return make(self.section, self.kind, options, available)
 
-    def named(self, section: Section) -> tuple[str, ...]:
+    def names_in(self, section: Section) -> tuple[str, ...]:
         own = (getattr(self, name) for name in type(self).model_fields)
-        below = [one for value in own for one in nested(value)]
-        return (*super().named(section), *(name for one in below for name in one.named(section)))
+        below = [one for value in own for one in nested_definitions(value)]
+        return (*super().names_in(section), *(name for one in below for name in one.names_in(section)))
 
 
-def nested(value: Any) -> Iterator[PartSpec | OptionSpec]:
+def nested_definitions(value: Any) -> Iterator[PartSpec | OptionSpec]:
     """The definitions, and the ways to go on, that stand within a field."""
     if isinstance(value, PartSpec | OptionSpec):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
-            yield from nested(one)
+            yield from nested_definitions(one)
     elif isinstance(value, tuple):
         for one in value:
-            yield from nested(one)
+            yield from nested_definitions(one)
 
 
 def _load(value: Any) -> Any:
@@ -381,21 +383,23 @@ class DerivedUtilitySpec(DerivedSpec):
     def options(self) -> dict[str, Any]:
         return {name: value for name, value in super().options().items() if self._takes(name)}
 
-    def made(self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    def build(
+        self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Any:
         if self.of == "text" and self._whole:
             available = {name: value for name, value in available.items() if name != "answer"}
-        utility: Utility = super().made(make, available, options)
+        utility: Utility = super().build(make, available, options)
         return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
 
 
-def derived(section: Section, kind: str) -> type[PartSpec]:
+def derive_model(section: Section, kind: str) -> type[PartSpec]:
     """The model of a kind's definitions. Raises ConfigError for what cannot be imported, and Unspeakable."""
-    return _derived(section, kind, registry.find(section, kind))
+    return _derive_model(section, kind, registry.find(section, kind))
 
 
 @cache
-def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
-    wanted, fields = taken(target), dict[str, Any]()
+def _derive_model(section: Section, kind: str, target: Any) -> type[PartSpec]:
+    wanted, fields = parameters_of(target), dict[str, Any]()
     uses: dict[str, Section] = {}
     renamed: dict[str, str] = {}
     imported, unsaid, ruled = set[str](), set[str](), set[str]()
@@ -414,7 +418,7 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
         if name.startswith("_") or hasattr(base, name):
             raise Unspeakable(f"{kind}: {name} means something else in a definition")
         hint = wanted.get(name, Any)
-        provided = name in _given(section)
+        provided = name in _automatic_parameters(section)
         if provided and (not registry.external(section, kind) or NAMED.keys() & _members(hint)):
             continue
         if Step in get_args(hint):
@@ -468,19 +472,19 @@ def _derived(section: Section, kind: str, target: Any) -> type[PartSpec]:
 def rule_model(name: str) -> type[PartSpec]:
     """The model of an answer rule's definition, by its name: for editors and pages; `answer_rule` reads definitions."""
     target = pkgutil.resolve_name(RULES[name])
-    wanted, fields = taken(target), dict[str, Any](kind=(Literal[name], ...))
+    wanted, fields = parameters_of(target), dict[str, Any](kind=(Literal[name], ...))
     for one in inspect.signature(target).parameters.values():
         hint = spelling(wanted[one.name])
         fields[one.name] = (hint, ... if one.default is one.empty else one.default)
     return create_model(_title(f"{name}_rule"), __base__=PartSpec, __doc__=inspect.getdoc(target), **fields)
 
 
-def taken(target: Any) -> Mapping[str, Any]:
+def parameters_of(target: Any) -> Mapping[str, Any]:
     """The annotations of what a class or a function takes."""
     return hints(_init(target) if isinstance(target, type) else target)
 
 
-def _given(section: Section) -> frozenset[str]:
+def _automatic_parameters(section: Section) -> frozenset[str]:
     """Parameters that the experiment fills in by itself."""
     own: Mapping[Section, frozenset[str]] = {
         "strategies": frozenset({"verifier", "n", "answer"}),

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.models import sources
 from metagen.runs.declare.specs.models import AnyModel, loadable
-from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
 from metagen.values import Count
 
 
@@ -34,4 +34,4 @@ class DraftFields(MadeSpec):
         return self.ngram or 0 if name == "ngram" else super().option(name)
 
 
-DraftSpec = valued(Draft, DraftFields)
+DraftSpec = dataclass_model(Draft, DraftFields)

@@ -58,7 +58,7 @@ class GridSpec(Spec):
         return self.pairs or tuple(product(self.generators, self.strategies))
 
     @model_validator(mode="after")
-    def _paired(self) -> Self:
+    def _check_pairs(self) -> Self:
         """Names beside pairs say the same: what is chosen but in no pair would not be run."""
         if self.pairs is not None:
             for what, chosen, used in (
@@ -82,7 +82,7 @@ class BudgetSpec(Budget):
     seconds: Quantity | None = None
 
 
-def _divided(total: BudgetSpec) -> BudgetSpec:
+def _check_divisible(total: BudgetSpec) -> BudgetSpec:
     if total.seconds is not None:
         raise ValueError("a deadline is not divided; give seconds under budget, for each problem")
     if not total.divisible:
@@ -99,14 +99,14 @@ class AllocationSpec(Spec):
     that shares are learned from. first: samples that tell problems apart. groups: of problems that gain alike.
     """
 
-    total: Annotated[BudgetSpec, AfterValidator(_divided)]
+    total: Annotated[BudgetSpec, AfterValidator(_check_divisible)]
     strategies: Annotated[tuple[StrategyName, ...], AfterValidator(distinct)] = ()
     held_out: RunName | None = None
     first: Count = 4
     groups: Count = 6
 
     @model_validator(mode="after")
-    def _learned(self) -> Self:
+    def _check_held_out(self) -> Self:
         if bool(self.strategies) != (self.held_out is not None):
             raise ValueError(
                 "strategies and held_out go together: the run on other problems that these strategies' shares are "

@@ -123,7 +123,7 @@ class ReplaySpec(PartSpec):
     ] = Field(default={})
 
     @model_validator(mode="after")
-    def _mapped(self) -> Self:
+    def _check_maps(self) -> Self:
         if strange := [name for name in self.maps if f"scores.{name}" not in self.fields]:
             raise ValueError(
                 f"maps.{strange[0]}: fields maps no scores.{strange[0]}; expected one that it maps"

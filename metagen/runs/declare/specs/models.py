@@ -22,7 +22,7 @@ from metagen.generators.models import recipes
 from metagen.generators.models.recipes import Recipe
 from metagen.runs.declare.specs.fields import local_model
 from metagen.runs.declare.specs.parts import ValueSpec
-from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
 from metagen.values import Count, Expects
 
 #: What an engine's model may be, as messages say it.
@@ -62,13 +62,13 @@ class _NameOrRecipe(Expects):
 Part = Annotated["str | RecipeSpec", _NameOrRecipe(MODEL)]
 
 
-def _listed(value: Any) -> Any:
+def _to_tuple(value: Any) -> Any:
     # Within a recipe values are no longer read as JSON, where lists become tuples by themselves.
     return tuple(value) if isinstance(value, list) else value
 
 
-Parts = Annotated[tuple[Part, ...], BeforeValidator(_listed)]
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed), Expects("a list of numbers")]
+Parts = Annotated[tuple[Part, ...], BeforeValidator(_to_tuple)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_to_tuple), Expects("a list of numbers")]
 #: What a file says for the types of recipes' fields.
 SAID: Final[dict[Any, Any]] = {
     recipes.Part: Part, recipes.Part | None: Part | None, recipes.Parts: Parts,
@@ -95,7 +95,7 @@ class GuidedFields(OneRecipeSpec):
 
 #: Recipes by the names that files give them.
 KINDS: Final[Mapping[str, type[OneRecipeSpec]]] = {
-    kind: valued(recipe, GuidedFields if recipe is recipes.Guided else OneRecipeSpec, SAID)
+    kind: dataclass_model(recipe, GuidedFields if recipe is recipes.Guided else OneRecipeSpec, SAID)
     for kind, recipe in {
         "contrastive": recipes.Contrastive, "experts": recipes.Experts, "proxy_tuned": recipes.ProxyTuned,
         "ensemble": recipes.Ensemble, "tilted": recipes.Tilted, "guided": recipes.Guided,

@@ -60,7 +60,7 @@ class PartSpec(Spec):
         given = {name: getattr(self, name) for name in type(self).model_fields if name not in left_out}
         return {name: one.value if isinstance(one, ValueSpec) else one for name, one in given.items()}
 
-    def named(self, section: Section) -> tuple[str, ...]:
+    def names_in(self, section: Section) -> tuple[str, ...]:
         """The parts of a section that it names."""
         values = [getattr(self, field) for field, of in self.uses.items() if of == section]
         return tuple(

@@ -59,13 +59,13 @@ class TextOr:
                 raise PydanticCustomError("expected", "{what}", {"what": self.expected})
             return model(value)
 
-        def dumped(value: Any) -> Any:
+        def dump(value: Any) -> Any:
             return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
 
         return core_schema.no_info_wrap_validator_function(
             check,
             handler.generate_schema(self.model),
-            serialization=core_schema.plain_serializer_function_ser_schema(dumped),
+            serialization=core_schema.plain_serializer_function_ser_schema(dump),
         )
 
 
@@ -91,7 +91,7 @@ class PromptedSpec(PartSpec):
 
     @field_validator("prompt", mode="after")
     @classmethod
-    def _placed(cls, given: str | TurnsSpec | None) -> str | TurnsSpec | None:
+    def _check_places(cls, given: str | TurnsSpec | None) -> str | TurnsSpec | None:
         if (wording := _wording(given)) is not None:
             try:
                 Turns.of(wording).expecting(*cls.places, others=cls.open)

@@ -83,7 +83,7 @@ class OptionSpec(Spec):
             raise ValueError("expected a generator, a strategy, or both")
         return self
 
-    def named(self, section: Section) -> tuple[str, ...]:
+    def names_in(self, section: Section) -> tuple[str, ...]:
         """The parts of a section that it names."""
         name = {"strategies": self.strategy, "generators": self.generator}.get(section)
         return () if name is None else (name,)
@@ -103,7 +103,7 @@ class StepSpec(Spec):
     tokens: Count | None = None
 
     @model_validator(mode="after")
-    def _delimited(self) -> Self:
+    def _check_delimiter(self) -> Self:
         if self.tokens is not None and self.mark:
             raise ValueError(
                 "there are a mark and tokens, blocks that may end within an answer; leave one of them out"

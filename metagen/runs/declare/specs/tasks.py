@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
-from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
 from metagen.tasks.records import Hub
 from metagen.tasks.template import SHOWN
 from metagen.values import Text
@@ -73,7 +73,7 @@ class RecordedTaskSpec(AnswersSpec):
     answer: RuleName = "math"
 
 
-HubSpec = valued(Hub, MadeSpec)
+HubSpec = dataclass_model(Hub, MadeSpec)
 
 
 class SourceSpec(PartSpec):

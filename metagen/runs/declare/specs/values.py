@@ -34,7 +34,7 @@ class MadeSpec(ValueSpec):
 M = TypeVar("M", bound=MadeSpec)
 
 
-def valued(target: type, base: type[M], said: dict[Any, Any] | None = None) -> type[M]:
+def dataclass_model(target: type, base: type[M], said: dict[Any, Any] | None = None) -> type[M]:
     """The model of a dataclass. base: has fields that a file says otherwise. said: what a file says for a type."""
     hints, found = hints_of(target), dict[str, Any]()
     for one in fields(target):

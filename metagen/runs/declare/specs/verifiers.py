@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from metagen.runs.declare.specs.fields import EngineName
 from metagen.runs.declare.specs.parts import PluginSpec, naming
-from metagen.runs.declare.specs.values import MadeSpec, valued
+from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
 from metagen.verifiers.reward import Tags
 
-TagsSpec = valued(Tags, MadeSpec)
+TagsSpec = dataclass_model(Tags, MadeSpec)
 
 
 class PluginVerifierSpec(PluginSpec):

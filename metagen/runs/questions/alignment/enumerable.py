@@ -124,37 +124,37 @@ def policies(model: Enumerable, seed: int = 0) -> Iterator[Reached]:
     """Best-of-n, soft and pessimistic; by blocks; token by token. seed: of the ensemble's noise."""
     p, r, unit = model.p, model.r, model.spread
 
-    def reached(policy: str, knob: str, q: Floats, bound: float = math.nan) -> Reached:
+    def reach(policy: str, knob: str, q: Floats, bound: float = math.nan) -> Reached:
         far = kl(q, p)
         most, _ = tilt_at(p, r, far)
         won, optimal = (float(x @ r) - model.mean for x in (q, most))
         return Reached(policy, knob, far, bound, won, optimal, win_rate(q, p, r))
 
     for n in NS:
-        yield reached("best-of-n", f"n = {n}", best_of_n_pmf(p, r, n), kl_bound(n))
+        yield reach("best-of-n", f"n = {n}", best_of_n_pmf(p, r, n), kl_bound(n))
     for beta in BETAS:
         soft = soft_best_of_n_pmf(p, r, 16, beta * unit)
-        yield reached("soft best-of-16", f"β = {beta:g} sd", soft, kl_bound(16))
+        yield reach("soft best-of-16", f"β = {beta:g} sd", soft, kl_bound(16))
     rng = np.random.default_rng(seed)
     noisy = r + unit * rng.standard_t(FREEDOM, size=(ENSEMBLE, len(r)))
     mean, apart = noisy.mean(axis=0), noisy.std(axis=0)
     for n in NS[1:]:
-        yield reached("by one proxy", f"n = {n}", best_of_n_pmf(p, noisy[0], n), kl_bound(n))
-        yield reached(f"by the mean of {ENSEMBLE}", f"n = {n}", best_of_n_pmf(p, mean, n), kl_bound(n))
+        yield reach("by one proxy", f"n = {n}", best_of_n_pmf(p, noisy[0], n), kl_bound(n))
+        yield reach(f"by the mean of {ENSEMBLE}", f"n = {n}", best_of_n_pmf(p, mean, n), kl_bound(n))
         pessimistic = pessimistic_pmf(p, mean, n, 1.0, apart)
-        yield reached(f"pessimistic, of {ENSEMBLE}", f"n = {n}", pessimistic, kl_bound(n))
+        yield reach(f"pessimistic, of {ENSEMBLE}", f"n = {n}", pessimistic, kl_bound(n))
     values = expected_values(model.of, model.reward)
     for block in BLOCKS:
         for n in BLOCK_NS:
             chosen = blockwise_pmf(model.next, values.__getitem__, n, block, model.longest)
             bound = kl_bound(n, expected_blocks(chosen, block))
-            yield reached(f"blocks of {block}", f"n = {n}", model.vector(chosen), bound)
+            yield reach(f"blocks of {block}", f"n = {n}", model.vector(chosen), bound)
     for weight in WEIGHTS:
         lam = weight / unit
         soft_v = soft_values(model.of, model.reward, lam)
         for name, value in (("token-wise, soft value", soft_v), ("token-wise, expected value", values)):
             chosen = tokenwise_pmf(model.next, value.__getitem__, lam, model.longest)
-            yield reached(name, f"λ = {weight:g}/sd", model.vector(chosen))
+            yield reach(name, f"λ = {weight:g}/sd", model.vector(chosen))
 
 
 def frontier(model: Enumerable, furthest: float, points: int = 16) -> tuple[list[float], list[float]]:

@@ -66,7 +66,7 @@ class Rewarded:
         return bool(np.isin(self.gold, (0.0, 1.0)).all())
 
 
-def rewarded(
+def read_rewards(
     votes: Votes,
     verifier: str,
     gold: str = "correct",
@@ -77,8 +77,8 @@ def rewarded(
     """The problems of a pool that have as many samples as any, each with a score; notes say what is left out.
 
     gold: `correct`, or a verifier. known: verifiers whose scores make an ensemble. temperature, adapters (as of
-    `reading.adapted`): of the samples; their log-probabilities are those of the model at 1 without any, and otherwise
-    say nothing of what was drawn.
+    `reading.adapter_settings`): of the samples; their log-probabilities are those of the model at 1 without any, and
+    otherwise say nothing of what was drawn.
     """
     where, notes = f"{votes.model} by {verifier}", []
     width = int(votes.sizes.max(initial=0))

@@ -16,9 +16,9 @@ from metagen.runs.note import Note
 from metagen.runs.questions.alignment import shown
 from metagen.runs.questions.alignment.enumerable import exact
 from metagen.runs.questions.alignment.pools import BETAS, DRAWN, share
-from metagen.runs.questions.alignment.studied import Studied, studied
+from metagen.runs.questions.alignment.studied import Studied, study_pools
 from metagen.runs.questions.section import Finding, Plot, Section, Table
-from metagen.runs.words import difference, listed, rated
+from metagen.runs.words import difference, join_words, with_interval
 from metagen.runs.words import share as percent
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def section(result: StudyResult, spec: AlignmentSpec | None = None) -> Section:
 
     spec: which models and rewards. None: all models, each by its first verifier, and right or wrong is what is meant.
     """
-    wanted = list(studied(result, spec))
+    wanted = list(study_pools(result, spec))
     every = [one for one in wanted if isinstance(one, Studied)]
     notes = [note for one in wanted for note in (one.pool.notes if isinstance(one, Studied) else (one,))]
     meant = "accuracy" if spec is None or spec.gold == "correct" else spec.gold
@@ -81,9 +81,9 @@ def question(result: StudyResult, spec: AlignmentSpec | None = None) -> Finding:
         "reward grow long, it wins what the optimal policy wins at its KL"
     )
     source = "Beirami et al. 2024, arXiv:2401.01879; Yang et al. 2024, arXiv:2404.01730"
-    toys = f"On enumerable models, exactly: {listed(list(_exactly()))}."
+    toys = f"On enumerable models, exactly: {join_words(list(_exactly()))}."
     plain, words, small = None, [], False
-    for one in (one for one in studied(result, spec) if isinstance(one, Studied)):
+    for one in (one for one in study_pools(result, spec) if isinstance(one, Studied)):
         told = []
         if one.pool.samples < 2 * DRAWN:  # n = 1 alone, which chooses nothing
             small = True
@@ -94,11 +94,11 @@ def question(result: StudyResult, spec: AlignmentSpec | None = None) -> Finding:
             found = share(one.pool, last)
             if not isnan(found.estimate):
                 plain = plain or found
-                won = rated(found.estimate, found.low, found.high)
+                won = with_interval(found.estimate, found.low, found.high)
                 told.append(f"{policy} ({last.knob}) {won} at {last.kl.mean():.2f} nats")
         if told:
             alone = "" if len(one.pool.others) > 1 else f" ({PESSIMIST})"
-            words.append(f"{one.pool.model} by {one.pool.verifier}: {listed(told)}{alone}")
+            words.append(f"{one.pool.model} by {one.pool.verifier}: {join_words(told)}{alone}")
     if plain is None:
         why = "This study has no rewards that could tell"
         if small:

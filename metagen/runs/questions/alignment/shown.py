@@ -16,7 +16,7 @@ from metagen.runs.questions.alignment.enumerable import ENSEMBLE, Reached, exact
 from metagen.runs.questions.alignment.pools import Reach, mean_of, share
 from metagen.runs.questions.alignment.studied import Studied
 from metagen.runs.questions.section import Plot, Table
-from metagen.runs.words import listed, rated
+from metagen.runs.words import join_words, with_interval
 from metagen.runs.words import share as percent
 
 NATS = "KL(π ‖ p) in nats"
@@ -71,7 +71,7 @@ def reach_plots(every: Sequence[Studied], meant: str, result: StudyResult) -> li
 
     Beside the reward of policies on pools, hollow, that of policies of the real model that was measured.
     """
-    by = listed(sorted({one.pool.verifier for one in every}))
+    by = join_words(sorted({one.pool.verifier for one in every}))
     plots = []
     for name, title, y, of in (
         ("alignment-reward", "Reward against KL", "reward", lambda r: r.reward),
@@ -107,7 +107,7 @@ def beside(every: Sequence[Studied], result: StudyResult) -> dict[str, dict[str,
         mine = found.setdefault(one.pool.model, {})
         for curve, point, name in _blockwise(result):
             if curve.model == one.pool.model:
-                bound, (rewards, _) = _bound(result, curve, point), _rewarded(result, curve, point)
+                bound, (rewards, _) = _bound(result, curve, point), _rewards_and_wins(result, curve, point)
                 mine[f"{name.partition('/')[2]}, at its bound"] = bound, _mean(rewards)
         for ratio in result.facts.get("ratios", ()):
             if ratio["model"] == one.pool.model and "plain" in ratio:
@@ -149,7 +149,7 @@ def best_table(every: Sequence[Studied], meant: str) -> Table:
     rows = [
         (
             one.pool.model, one.pool.verifier, str(b.n), nats(b.bound), nats(b.estimate), number(*mean_of(b.reward)),
-            rated(*mean_of(b.gold, support=SHARES if one.pool.binary else None)), percent(mean_of(b.wins)[0]),
+            with_interval(*mean_of(b.gold, support=SHARES if one.pool.binary else None)), percent(mean_of(b.wins)[0]),
             percent(win_rate_bound(b.n)), percent(mean_of(b.gold_wins)[0]),
         )
         for one in every
@@ -170,11 +170,11 @@ def reach_table(every: Sequence[Studied], meant: str) -> Table:
     for one in every:
         for r in one.reached:
             found = share(one.pool, r)
-            told = "" if r.policy == "tilt" else rated(found.estimate, found.low, found.high)
+            told = "" if r.policy == "tilt" else with_interval(found.estimate, found.low, found.high)
             rows.append(
                 (
                     one.pool.model, r.policy, r.knob, nats(mean_of(r.kl)[0]), number(*mean_of(r.reward)),
-                    rated(*mean_of(r.gold, support=SHARES if one.pool.binary else None)), told,
+                    with_interval(*mean_of(r.gold, support=SHARES if one.pool.binary else None)), told,
                 )
             )  # fmt: skip
     return Table(
@@ -198,14 +198,15 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         if isnan(blocks):
             notes.append(Note(name, "its number of blocks is not recorded, so there is no bound on its KL"))
         notes += far(name, bound, "may go up to")
-        rewards, wins = _rewarded(result, curve, point)
+        rewards, wins = _rewards_and_wins(result, curve, point)
         if why := result.facts.get("rewards", {}).get(name, {}).get("why"):
             notes.append(Note(name, f"its reward is not measured: {why}"))
         rows.append(
             (
-                name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound), number(*_known(rewards)),
-                rated(*_known(wins, support=SHARES)), rated(*_known(accuracy, support=SHARES)),
-                percent(_known(meant)[0]),
+                name, "–" if isnan(blocks) else f"{blocks:.1f}", nats(bound), number(*_mean_of_known(rewards)),
+                with_interval(*_mean_of_known(wins, support=SHARES)),
+                with_interval(*_mean_of_known(accuracy, support=SHARES)),
+                percent(_mean_of_known(meant)[0]),
             )
         )  # fmt: skip
     table = Table(
@@ -235,7 +236,7 @@ def _bound(result: StudyResult, curve: Curve, point: int) -> float:
     return nan if isnan(blocks) else kl_bound(int(curve.ns[point]), blocks)
 
 
-def _rewarded(result: StudyResult, curve: Curve, point: int) -> tuple[Floats, Floats]:
+def _rewards_and_wins(result: StudyResult, curve: Curve, point: int) -> tuple[Floats, Floats]:
     """The reward by problem, and the wins against one sample of the model's pool; NaN where it is not measured.
 
     As in pools, what is not eligible has the least reward there is, 0.
@@ -262,13 +263,13 @@ def _floats(values: Sequence[float | None]) -> Floats:
     return np.array([nan if value is None else value for value in values], np.float64)
 
 
-def _known(values: Floats, *, support: Support | None = None) -> tuple[float, float, float]:
+def _mean_of_known(values: Floats, *, support: Support | None = None) -> tuple[float, float, float]:
     """`mean_of` over the problems that have a value."""
     return mean_of(values[np.isfinite(values)], support=support)
 
 
 def _mean(values: Floats) -> float:
-    return _known(values)[0]
+    return _mean_of_known(values)[0]
 
 
 def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
@@ -295,8 +296,8 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         if unscored := one.get("unscored"):
             notes.append(Note(name, f"its reward is not measured: {unscored}"))
         reward, wins = (_floats(one.get(what, ())) for what in ("reward", "wins"))
-        told = number(*_known(reward)), rated(*_known(wins, support=SHARES))
-        rows.append((one["model"], one["policy"], number(*gone), *told, rated(*gold)))
+        told = number(*_mean_of_known(reward)), with_interval(*_mean_of_known(wins, support=SHARES))
+        rows.append((one["model"], one["policy"], number(*gone), *told, with_interval(*gold)))
     table = Table(
         "alignment_ratios",
         f"KL measured: the mean of log π(y) − log p(y) over samples of π; reward: by {_by(result)}; wins: by the "

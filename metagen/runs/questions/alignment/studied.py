@@ -18,7 +18,7 @@ from metagen.runs.questions.alignment.pools import (
     best,
     ladder,
     reaches,
-    rewarded,
+    read_rewards,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Studied:
         return len(self.pool.reward) < FEW
 
 
-def studied(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied | Note]:
+def study_pools(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied | Note]:
     """The test pool of each model, under `proxy`, or the first verifier that does not know the answers.
 
     spec: None for all models. Of several pools of a model, as settings were tuned, it is the first.
@@ -69,7 +69,7 @@ def studied(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied
         else:
             at = result.facts.get("temperatures", {}).get(votes.generator, model.temperature)
             adapters = result.facts.get("adapters", {}).get(votes.generator, "")
-            one = _measured(votes, proxy, gold, tuple(proxies), at, adapters)
+            one = _measure(votes, proxy, gold, tuple(proxies), at, adapters)
             yield (
                 one
                 if one.bests
@@ -78,10 +78,10 @@ def studied(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Studied
 
 
 @lru_cache(maxsize=8)
-def _measured(
+def _measure(
     votes: Votes, proxy: str, gold: str, proxies: tuple[str, ...], temperature: float | None, adapters: str
 ) -> Studied:
-    pool = rewarded(votes, proxy, gold, proxies, temperature, adapters)
+    pool = read_rewards(votes, proxy, gold, proxies, temperature, adapters)
     if not len(pool.reward):
         return Studied(pool, (), ())
     few = ladder(pool.samples // DRAWN, MOST)

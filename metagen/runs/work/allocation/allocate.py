@@ -100,7 +100,7 @@ class Difficulty:
         values = PREDICTORS[self.predictor](classes, heavy[:, : self.first])
         return np.asarray(np.searchsorted(self.edges, values, side="right"))
 
-    def expected(self, classes: ArrayLike, weights: ArrayLike | None = None) -> Floats:
+    def expected_accuracy(self, classes: ArrayLike, weights: ArrayLike | None = None) -> Floats:
         """[problems, most + 1]: the curve of each problem's group."""
         return self.curves[self.groups(classes, weights)]
 
@@ -227,7 +227,7 @@ class Plan:
         for difficulty in self.difficulties:
             here = drawn >= difficulty.first
             heavy = None if weights is None else np.asarray(weights)[here]
-            curves[here] = difficulty.expected(classes[here], heavy)[:, : most + 1]
+            curves[here] = difficulty.expected_accuracy(classes[here], heavy)[:, : most + 1]
             limit[~here] = np.minimum(limit[~here], difficulty.first)
         budget = left + float((drawn * cost).sum())
         wanted = allocate(curves, budget, cost=cost, floor=drawn, ceiling=np.maximum(drawn, most))

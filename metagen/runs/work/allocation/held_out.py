@@ -16,7 +16,7 @@ from metagen.runs.work.allocation.allocate import Difficulty
 from metagen.tasks.base import Task
 
 
-def learned(experiment: Experiment, cells: Iterable[Cell], task: Task) -> dict[str, Difficulty]:
+def learn_difficulties(experiment: Experiment, cells: Iterable[Cell], task: Task) -> dict[str, Difficulty]:
     """By the name of a configuration whose shares go by difficulty; nothing for an experiment without such shares.
 
     Raises InputError for a held-out run that is not finished, that has a problem of this task (its curves would have
@@ -26,10 +26,10 @@ def learned(experiment: Experiment, cells: Iterable[Cell], task: Task) -> dict[s
     if spec is None or spec.held_out is None:
         return {}
     run = RunDirectory(Path(spec.held_out))
-    run.finished()
+    run.final_state()
     apart(run, task, "allocation.held_out")
     return {
-        cell.name: _learned(run, cell, spec.first, spec.groups)
+        cell.name: _learn(run, cell, spec.first, spec.groups)
         for cell in cells
         if cell.strategy in spec.strategies
     }
@@ -46,7 +46,7 @@ def apart(run: RunDirectory, task: Task, field: str) -> None:
         )
 
 
-def _learned(run: RunDirectory, cell: Cell, first: int, groups: int) -> Difficulty:
+def _learn(run: RunDirectory, cell: Cell, first: int, groups: int) -> Difficulty:
     generators = read(run.table("candidates"), ["generator"])["generator"].unique().to_pylist()
     if cell.generator not in generators:
         raise _lacks(

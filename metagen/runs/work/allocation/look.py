@@ -15,7 +15,7 @@ from metagen.runs.work.allocation.shares import Look, Shares
 from metagen.runs.work.attempts import Unrecorded
 from metagen.runs.work.build import Setup
 from metagen.runs.work.together import together
-from metagen.runs.work.window import shuffled
+from metagen.runs.work.window import shuffle
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.adaptive.adaptive import ballots
@@ -33,7 +33,7 @@ async def looks(
     """
     cells = [c for c in setup.configurations if c.name in setup.difficulties]
     found: dict[str, list[Look | None]] = {c.name: [None] * setup.problems for c in cells}
-    waiting = shuffled(enumerate(setup.task.problems())) if cells else iter(())
+    waiting = shuffle(enumerate(setup.task.problems())) if cells else iter(())
     root = partial(Scope.root, seed=setup.experiment.seed, journal=journal)
 
     async def work() -> None:
@@ -66,7 +66,7 @@ async def _look(setup: Setup, configuration: Cell, problem: Problem, root: Scope
     except MetagenError:
         return None  # the run meets the same error, and notes it
     spent = getattr(root.usage, limit)
-    own = [getattr(usage, limit) for _, usage in attempts.drawn(problem, root.trace.rows)]
+    own = [getattr(usage, limit) for _, usage in attempts.read_samples(problem, root.trace.rows)]
     if root.exhausted or len(candidates) < first or spent is None or None in own:
         return None
     classes, weights = ballots(candidates, verifier is not None)

@@ -42,7 +42,7 @@ class Book:
         """The first n samples of a problem, those that there are."""
         return [row for row in self.rows.get((generator.fingerprint, problem), ()) if row.index < n]
 
-    def scored(self, verifier: PrimitiveVerifier, problem: str) -> set[bytes]:
+    def score_digests(self, verifier: PrimitiveVerifier, problem: str) -> set[bytes]:
         """Digests of the candidates that have a score."""
         return {row.content for row in self.rows.get((verifier.records, problem), ())}
 

@@ -46,8 +46,8 @@ from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.forecast.books import Book, earlier
 from metagen.runs.work.forecast.judging import FIGURES, Judging, Length, Sums
 from metagen.runs.work.forecast.pace import Pace
-from metagen.runs.work.forecast.probe import PROBE, probed
-from metagen.runs.work.offline import closed
+from metagen.runs.work.forecast.probe import PROBE, run_probe
+from metagen.runs.work.offline import with_stand_ins
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.parallel import ParallelStrategy
@@ -126,7 +126,7 @@ def estimate(
     what would keep the run from beginning.
     """
     machine = None if hardware is None else Hardware.named(hardware)
-    with probed(experiment, probe) as trial:
+    with run_probe(experiment, probe) as trial:
         journals = [RunDirectory(out).journal] if out else []
         journals += [trial.journal] if trial else []
         journals += [] if trial else earlier(experiment.name)
@@ -134,11 +134,11 @@ def estimate(
         known = books[0] if out and books and books[0].path == RunDirectory(out).journal else Book(Path())
         if out and known.rows:
             _same_seed(RunDirectory(out), experiment)
-        with build.opened(closed(experiment, fingerprints=bool(books))) as setup:
+        with build.open_setup(with_stand_ins(experiment, fingerprints=bool(books))) as setup:
             estimator = _Estimator(setup, known, books, machine)
             found = estimator.all()
-        pace = Pace.probed(trial) if trial else Pace.recorded(books, estimator.still_to_ask())
-        return _timed(replace(found, probed=trial is not None), pace)
+        pace = Pace.of_probe(trial) if trial else Pace.of_runs(books, estimator.still_to_ask())
+        return _add_seconds(replace(found, probed=trial is not None), pace)
 
 
 def _same_seed(directory: RunDirectory, experiment: Experiment) -> None:
@@ -271,7 +271,7 @@ class _Estimator:
             made.how = ["a recorded pool: nothing is computed"]
         elif sizes and any(sizes):
             size = fmean(sizes)
-            made.how.insert(0, f"prompts: {size:,.1f} tokens on average, {self._counted(ask.generator)}")
+            made.how.insert(0, f"prompts: {size:,.1f} tokens on average, {self._how_counted(ask.generator)}")
         asked = {problem.prompt for problem in self.problems}
         if isinstance(ask.generator, EngineGenerator) and not replayed:
             made.how += dict.fromkeys(said for prompt in asked if (said := ask.generator.sends(prompt)))
@@ -323,7 +323,7 @@ class _Estimator:
             return generator.worst(prefix, 1, generator.most(prefix, None), Scope.root(problem.id)).prefilled
         return None
 
-    def _counted(self, generator: Generator) -> str:
+    def _how_counted(self, generator: Generator) -> str:
         if not isinstance(generator, EngineGenerator):
             return "as the generator counts"
         if generator.tokenizer_fingerprint is None:
@@ -449,8 +449,8 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else math.ceil(value)
 
 
-def _timed(found: Estimate, pace: Pace | None) -> Estimate:
-    """With the seconds that its samples take at this pace."""
+def _add_seconds(found: Estimate, pace: Pace | None) -> Estimate:
+    """Add the seconds that the samples take at this pace."""
     calls = sum(part.calls for part in found.parts if part.role == "generation")
     if pace is None or not calls:
         return found

@@ -118,7 +118,7 @@ class Judging:
         """Scores to be made, those that are recorded, and what the former cost; equal candidates count once."""
         # What another generator wrote as well is scored, and counted, once.
         counted = self.counted.setdefault((verifier.records, problem.id), set())
-        samples, known = contents(problem, recorded) - counted, self.book.scored(verifier, problem.id)
+        samples, known = contents(problem, recorded) - counted, self.book.score_digests(verifier, problem.id)
         counted |= samples
         have = len(samples & known)
         calls = new + len(samples) - have
@@ -134,10 +134,10 @@ class Judging:
         if not isinstance(verifier, RewardModel) or tokens is None:
             return calls, have, dict.fromkeys(FIGURES)
         prompt = len(verifier.engine.render(Sequence.of(problem.prompt)) or ())
-        own, tags = self._tagged(verifier, length, tokens)
+        own, tags = self._count_with_tags(verifier, length, tokens)
         return calls, have, _figures(verifier.engine.shape, prompt, own, tags, calls)
 
-    def _tagged(self, verifier: RewardModel, length: Length, tokens: float) -> tuple[float, float]:
+    def _count_with_tags(self, verifier: RewardModel, length: Length, tokens: float) -> tuple[float, float]:
         """Tokens of a completion as a reward model reads it, tags included, and how many of them are tags."""
         steps = isinstance(verifier, ProcessRewardModel)
         if not length.texts:
@@ -145,9 +145,9 @@ class Judging:
             self._say(verifier, how)
             return (2 * tokens, tokens) if steps else (tokens + 1, 1)
         self._say(verifier, "as long as the recorded completions, by its own tokenizer, with its tags")
-        return self._measured(verifier, length)
+        return self._measure(verifier, length)
 
-    def _measured(self, verifier: RewardModel, length: Length) -> tuple[float, float]:
+    def _measure(self, verifier: RewardModel, length: Length) -> tuple[float, float]:
         key = (verifier.records, length.how)
         if key not in self.lengths:
             split = verifier.split if isinstance(verifier, ProcessRewardModel) else lambda text: [text]

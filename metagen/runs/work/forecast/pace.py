@@ -26,8 +26,8 @@ class Pace:
         return samples * self.seconds / self.samples
 
     @classmethod
-    def probed(cls, trial: Trial) -> Pace:
-        """That of a probe, which fills the engines' batches less than a run does."""
+    def of_probe(cls, trial: Trial) -> Pace:
+        """The pace of a probe, which fills the engines' batches less than a run does."""
         how = (
             f"seconds: at the pace of a probe of {trial.problems:,} problems, {trial.samples:,} samples in "
             f"{trial.seconds:.1f} s; many problems at once are usually faster"
@@ -35,15 +35,15 @@ class Pace:
         return cls(trial.samples, trial.seconds, how)
 
     @classmethod
-    def recorded(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:
-        """That of the first run which made something in its last call, with all of these generators."""
+    def of_runs(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:
+        """The pace of the first run whose last call made something, with all of these generators."""
         for book in books:
             directory = RunDirectory(book.path.parent)
             try:
                 state = directory.state()
             except InputError:
                 continue
-            told = state.recorded and state.seconds and all(map(_counted, state.lines))
+            told = state.recorded and state.seconds and all(map(_counts_samples, state.lines))
             if told and all(book.all_of(generator) for generator in generators):
                 how = (
                     f"seconds: at the pace of the last call in {directory.root}, {state.recorded:,} samples in "
@@ -53,6 +53,6 @@ class Pace:
         return None
 
 
-def _counted(line: Cell) -> bool:
+def _counts_samples(line: Cell) -> bool:
     """Whether a run counts a configuration's samples, and not its solutions."""
     return line.pooled or line.kind in ("sample", "greedy")

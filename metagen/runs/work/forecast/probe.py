@@ -29,14 +29,14 @@ class Trial:
 
 
 @contextmanager
-def probed(experiment: Experiment, problems: int | None) -> Iterator[Trial | None]:
+def run_probe(experiment: Experiment, problems: int | None) -> Iterator[Trial | None]:
     """Run some problems into a directory that lasts as long as the block."""
     if problems is None:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix=PROBE) as folder:
         directory = RunDirectory(Path(folder))
-        with build.opened(experiment) as setup:
+        with build.open_setup(experiment) as setup:
             state = runner.run(_some(setup, problems), directory)
         if not state.samples:
             why = state.failures[0].message if state.failures else "nothing was delivered"

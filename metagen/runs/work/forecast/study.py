@@ -41,11 +41,11 @@ def render(found: Mapping[Role, Estimate]) -> RenderableType:
     sums = (_sum([getattr(one.total, name) for one in found.values()]) for name in COLUMNS)
     table.add_section()
     table.add_row("total", "", *map(amount, sums))
-    lines = [Text(line) for line in _said(found)]
+    lines = [Text(line) for line in _explanations(found)]
     return Group(table, *lines, Text("Nothing was run; the study is, without --dry-run."))
 
 
-def _said(found: Mapping[Role, Estimate]) -> list[str]:
+def _explanations(found: Mapping[Role, Estimate]) -> list[str]:
     lines = []
     if any(one.bounds for one in found.values()):
         lines.append("Completions are taken to be as long as max_tokens allows: most are shorter.")

@@ -20,7 +20,7 @@ from metagen.runs.work import build
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards.part import Part
-from metagen.runs.work.solve import opened, solve
+from metagen.runs.work.solve import open_journal, solve
 from metagen.runs.work.survey import data
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class News:
     makers: Makers | None
 
 
-def told(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | Fault]]:
+def return_faults(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | Fault]]:
     """An error of metagen's own comes back as a Fault: it is no loss of the driver."""
 
     @wraps(method)
@@ -55,12 +55,12 @@ def told(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | Fau
     return answer
 
 
-async def unlocked(directory: RunDirectory, seed: int) -> SQLiteJournal:
+async def wait_for_journal(directory: RunDirectory, seed: int) -> SQLiteJournal:
     """The journal of a part, once a driver before this one has let go of it."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            return opened(directory, seed)
+            return open_journal(directory, seed)
         except JournalLocked:
             if time.monotonic() >= until:
                 raise
@@ -80,14 +80,14 @@ class Driver:
         self.meter = Meter()
         self._reader: SQLiteJournal | None = None
 
-    @told
+    @return_faults
     async def run(self) -> State:
         """Solve the part, or go on with it; how it ended."""
         return await asyncio.to_thread(self._run)
 
     def _run(self) -> State:
         mine, cores = self.part.of(self.experiment), max(1, self.part.share(build.usable_cores()))
-        with build.opened(mine, cores=cores) as setup:
+        with build.open_setup(mine, cores=cores) as setup:
             if data(setup.task) != self.data:
                 raise JournalMismatch(
                     f"the driver of part {self.part} reads other problems than the process that started it; give all "
@@ -95,20 +95,20 @@ class Driver:
                 )
             return solve(setup, self.directory, self.meter, only=self.part)
 
-    @told
+    @return_faults
     async def counts(self) -> dict[str, int]:
         """What it has recorded, by problem."""
         RunDirectory.at(self.directory.root)
-        with await unlocked(self.directory, self.experiment.seed) as journal:
+        with await wait_for_journal(self.directory, self.experiment.seed) as journal:
             return journal.counts()
 
-    @told
+    @return_faults
     async def take(self, records: Sequence[Columns]) -> None:
         """Note what was recorded elsewhere of its problems, before it runs."""
-        with await unlocked(self.directory, self.experiment.seed) as journal:
+        with await wait_for_journal(self.directory, self.experiment.seed) as journal:
             await journal.copy(records)
 
-    @told
+    @return_faults
     async def news(self, mark: int, most: int) -> News:
         """What is new since a mark, with up to so many records."""
         records: list[Columns] = []
@@ -116,18 +116,18 @@ class Driver:
             self._reader = SQLiteJournal(self.directory.journal, read_only=True)
         if self._reader is not None:
             mark, records = await asyncio.to_thread(self._reader.since, mark, most)
-        makers = Makers.recorded(self.directory) if self.meter.total else None
+        makers = Makers.of_run(self.directory) if self.meter.total else None
         m = self.meter
         return News(m.total, m.done, m.fresh, m.problems, m.failures, mark, records, makers)
 
-    @told
+    @return_faults
     async def table(self, name: str, offset: int, most: int) -> bytes:
         """A piece of a table of its part."""
         with self.directory.table(name).open("rb") as file:
             file.seek(offset)
             return file.read(most)
 
-    @told
+    @return_faults
     async def discard(self) -> None:
         """Remove its directory: the run has all of it."""
         if self._reader is not None:

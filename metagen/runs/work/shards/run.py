@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from metagen.errors import EngineError
-from metagen.generators.ray.cluster import connected
+from metagen.generators.ray.cluster import connect
 from metagen.generators.ray.messages import Fault
 from metagen.generators.ray.placement import Placement
 from metagen.journal import Columns, SQLiteJournal
 from metagen.logs import logger
 from metagen.runs.declare.schema import dump
 from metagen.runs.directory import RunDirectory, State, Status, environment
-from metagen.runs.table.tables import NAMES, joined
+from metagen.runs.table.tables import NAMES, join_tables
 from metagen.runs.work.build import Setup
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
-from metagen.runs.work.shards.driver import Driver, News, unlocked
+from metagen.runs.work.shards.driver import Driver, News, wait_for_journal
 from metagen.runs.work.shards.part import Part
-from metagen.runs.work.solve import bind, opened
+from metagen.runs.work.solve import bind, open_journal
 from metagen.runs.work.survey import data
 from metagen.runs.work.together import together
 from metagen.strategies.base import wait
@@ -50,7 +50,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     """
     experiment = setup.experiment
     directory.claim()
-    with opened(directory, experiment.seed) as journal:
+    with open_journal(directory, experiment.seed) as journal:
         bind(journal, setup.task)
         directory.write("experiment.yaml", dump(experiment))
         head = Head(setup, directory, journal, meter or Meter())
@@ -59,7 +59,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.discard()
         status: Status = "failed"
         try:
-            with connected(experiment.executor.address) as ray:
+            with connect(experiment.executor.address) as ray:
                 wait(head.all(ray))
             status = "complete" if head.delivered else "failed"
         except KeyboardInterrupt:
@@ -110,7 +110,7 @@ class Head:
 
     def note(self, makers: Makers) -> None:
         """Who answers, beside what earlier calls noted."""
-        facts = {**environment(), **makers.after(Makers.recorded(self.directory)).to_dict()}
+        facts = {**environment(), **makers.after(Makers.of_run(self.directory)).to_dict()}
         self.directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
 
     async def all(self, ray: Any) -> None:
@@ -118,7 +118,7 @@ class Head:
         await gather(self.directory, self.journal, self.experiment.seed, {str(part) for part in self.parts})
         try:
             await together(self._part(ray, part) for part in self.parts)
-            joined(self.directory.root, [self._tables[part] for part in self.parts])
+            join_tables(self.directory.root, [self._tables[part] for part in self.parts])
             await asyncio.to_thread(shutil.rmtree, self.directory.shards, ignore_errors=True)
         finally:
             for path in (self.directory.root).glob("*.parquet.part"):
@@ -155,7 +155,7 @@ class Head:
         return actor.remote(self.experiment, str(self.directory.shards.resolve()), part, self._data)
 
     async def _drive(self, driver: Any, part: Part) -> None:
-        there = await _told(driver.counts.remote())
+        there = await _unwrap(driver.counts.remote())
         mark = await self._follow(driver, part, 0, replace=False)
         # Where problems were dealt otherwise before, another part has what this one needs.
         self._heard[part].set()
@@ -174,17 +174,17 @@ class Head:
             raise
         finally:
             ended.cancel()
-        found = await _told(ended)
+        found = await _unwrap(ended)
         # What was recorded while the last look was under way.
         await self._follow(driver, part, mark)
         self._tables[part] = {name: await self._table(driver, part, name) for name in NAMES}
-        await _told(driver.discard.remote())
+        await _unwrap(driver.discard.remote())
         self._ended[part] = found
 
     async def _follow(self, driver: Any, part: Part, mark: int, *, replace: bool = True) -> int:
         """Copy what a driver has recorded since a mark; the mark behind it."""
         while True:
-            news: News = await _told(driver.news.remote(mark, RECORDS))
+            news: News = await _unwrap(driver.news.remote(mark, RECORDS))
             await self.journal.copy(news.records, replace=replace)
             mark = news.mark
             if news.makers is not None:
@@ -211,18 +211,18 @@ class Head:
         here, waiting = self.journal.counts(), list[Columns]()
         for place, problem in enumerate(self.task.problems()):
             if part(place, problem) and here.get(problem.id, 0) != there.get(problem.id, 0):
-                waiting += self.journal.stored(problem.id)
+                waiting += self.journal.stored_rows(problem.id)
             if len(waiting) >= RECORDS:
-                await _told(driver.take.remote(waiting))
+                await _unwrap(driver.take.remote(waiting))
                 waiting = []
         if waiting:
-            await _told(driver.take.remote(waiting))
+            await _unwrap(driver.take.remote(waiting))
 
     async def _table(self, driver: Any, part: Part, name: str) -> Path:
         """A table of a part, fetched."""
         path = self.directory.root / f"{name}.{part}.parquet.part"
         with path.open("wb") as file:
-            while piece := await _told(driver.table.remote(name, file.tell(), PIECE)):
+            while piece := await _unwrap(driver.table.remote(name, file.tell(), PIECE)):
                 file.write(piece)
         return path
 
@@ -234,7 +234,7 @@ async def gather(
     for path in sorted(directory.shards.glob("*/journal.sqlite")):
         if path.parent.name in but:
             continue
-        with await unlocked(RunDirectory(path.parent), seed) as other:
+        with await wait_for_journal(RunDirectory(path.parent), seed) as other:
             mark, records = other.since(0, RECORDS)
             while records:
                 await journal.copy(records, replace=False)
@@ -242,8 +242,8 @@ async def gather(
         shutil.rmtree(path.parent)
 
 
-async def _told(answer: Awaitable[Any]) -> Any:
-    """What a driver says, or the error that it met."""
+async def _unwrap(answer: Awaitable[Any]) -> Any:
+    """Return the answer of a driver, or raise the error that it met."""
     found = await answer
     if isinstance(found, Fault):
         raise found.error()

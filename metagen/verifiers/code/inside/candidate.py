@@ -99,7 +99,7 @@ def _forward(name: str) -> Any:
     return lambda *args: candidate.back(name, args)
 
 
-def _forward_swapped(name: str) -> Any:
+def _forward_in_reverse(name: str) -> Any:
     return lambda one, other: candidate.back(name, (other, one))
 
 
@@ -109,7 +109,7 @@ _OTHERS = "len iter getitem setitem delitem bool str repr neg abs int float".spl
 for _name in _ARITHMETIC + _COMPARISONS + _OTHERS:
     setattr(Lent, f"__{_name}__", _forward(_name))
 for _name in _ARITHMETIC:
-    setattr(Lent, f"__r{_name}__", _forward_swapped(_name))
+    setattr(Lent, f"__r{_name}__", _forward_in_reverse(_name))
 
 
 class _Candidate:

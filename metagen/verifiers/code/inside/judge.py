@@ -489,11 +489,11 @@ def _verdict(source: str, namespace: Namespace) -> str:
         return '"verdict":"unrepresentable","message":"an argument is larger than the limit on answers"'
     except BaseException as error:  # noqa: BLE001  whatever the tests raise, exits included: they have not passed
         of_candidate = isinstance(error, FromCandidate)
-        if channel.foreign and not of_candidate and not _broken(error, namespace):
+        if channel.foreign and not of_candidate and not _is_broken(error, namespace):
             met = ", ".join(sorted(channel.foreign))
             return _fault("unrepresentable", error, f" (with objects of the candidate's: {met})")
         return _fault(
-            "raised" if of_candidate else "broken" if _broken(error, namespace) else "failed", error
+            "raised" if of_candidate else "broken" if _is_broken(error, namespace) else "failed", error
         )
 
 
@@ -501,7 +501,7 @@ def _fault(verdict: str, error: BaseException, more: str = "") -> str:
     return f'"verdict":"{verdict}",' + _fields({"message": f"{type(error).__name__}: {error}{more}"})
 
 
-def _broken(error: BaseException, namespace: Namespace) -> bool:
+def _is_broken(error: BaseException, namespace: Namespace) -> bool:
     """Whether no candidate can be to blame for what the tests raised."""
     if not channel.asked or isinstance(error, ImportError):
         return True

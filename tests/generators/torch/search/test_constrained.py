@@ -83,11 +83,11 @@ def test_progress_is_what_a_search_in_the_text_finds(phrases: list[Ids], text: l
             ends = [n for n in range(len(phrase)) if tuple(text[len(text) - n :]) == phrase[:n]]
             assert at == max(ends)
     # Some token that leads on always needs one fewer, and no token two fewer: so it is the fewest.
-    while needed := tracker.needed(progress):
+    while needed := tracker.fewest_tokens(progress):
         after = {token: tracker.after(progress, token) for token in range(3)}
-        assert min(map(tracker.needed, after.values())) == needed - 1
-        progress = min((after[token] for token in tracker.following(progress)), key=tracker.needed)
-        assert tracker.needed(progress) == needed - 1
+        assert min(map(tracker.fewest_tokens, after.values())) == needed - 1
+        progress = min((after[token] for token in tracker.following(progress)), key=tracker.fewest_tokens)
+        assert tracker.fewest_tokens(progress) == needed - 1
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,7 +9,14 @@ from scipy import stats
 from torch import Tensor
 
 from metagen.generators.torch.speculation.select import balance, select, select_one
-from metagen.generators.torch.speculation.verify import Drafted, Rule, acceptance, kept, rest, verify
+from metagen.generators.torch.speculation.verify import (
+    Drafted,
+    Rule,
+    acceptance,
+    count_accepted,
+    rest,
+    verify,
+)
 
 RULES: list[Rule] = ["token", "block"]
 
@@ -169,11 +176,11 @@ def test_decisions_near_their_thresholds_are_told() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_numbers_drawn_meet_the_chances(rule: Rule) -> None:
-    """`kept` against the chances integrated out; chi-square, false alarms at 1e-6."""
+    """`count_accepted` against the chances integrated out; chi-square, false alarms at 1e-6."""
     n = 100_000
     chances = torch.tensor([[0.7, 0.4, 0.9]], dtype=torch.float64)
     u = torch.rand(n, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    seen = np.bincount(kept(chances.expand(n, -1), torch.full((n,), 3), u, rule), minlength=4)
+    seen = np.bincount(count_accepted(chances.expand(n, -1), torch.full((n,), 3), u, rule), minlength=4)
     assert stats.chisquare(seen, n * stops(chances, rule)[0].numpy()).pvalue > 1e-6
 
 

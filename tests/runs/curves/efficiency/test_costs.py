@@ -11,7 +11,7 @@ from metagen.cost import Hardware
 from metagen.errors import InputError
 from metagen.runs.curves import curve_costs as costs
 from metagen.runs.curves import measured as results
-from metagen.runs.curves.curve_costs import Accelerator, direct, pooled
+from metagen.runs.curves.curve_costs import Accelerator, direct, pool_costs
 from metagen.runs.curves.efficiency.called import Called
 from metagen.runs.curves.efficiency.critical import longest
 from metagen.runs.declare import schema
@@ -35,12 +35,12 @@ def test_shapes_are_known_by_the_names_of_makers(small: RunDirectory) -> None:
     assert all(shapes[name] is not None for name in makers)
     assert shapes["mid"] != shapes["last"] != shapes["critic"]
     for shape in shapes.values():
-        assert shape is None or costs.shaped(costs.plain(shape)) == shape
+        assert shape is None or costs.shape_from_plain(costs.plain(shape)) == shape
 
 
 @pytest.mark.parametrize("verifier", [None, "last", "critic"])
 def test_accounted_costs_are_those_of_the_report(small: RunDirectory, verifier: str | None) -> None:
-    found, judged = pooled(small, "mid", verifier, NS, {}, {})
+    found, judged = pool_costs(small, "mid", verifier, NS, {}, {})
     kind, name = ("majority", "majority") if verifier is None else ("weighted", "weighted")
     name = "judged" if verifier == "critic" else name
     measured = {m.configuration: m for m in results.derive(small, small.state().lines).configurations}
@@ -54,14 +54,14 @@ def test_accounted_costs_are_those_of_the_report(small: RunDirectory, verifier: 
 @pytest.mark.parametrize("verifier", [None, "last"])
 def test_modelled_costs_are_means_over_all_subsets(small: RunDirectory, verifier: str | None) -> None:
     shapes, (name, accelerator) = costs.shapes(small), next(iter(ACCELERATORS.items()))
-    found, _ = pooled(small, "mid", verifier, NS, {name: accelerator}, shapes)
+    found, _ = pool_costs(small, "mid", verifier, NS, {name: accelerator}, shapes)
     called = Called.of(small, "mid", [GENERATION, verifier or GENERATION])
     assert called is not None
     heads = called.heads(accelerator, shapes)
     at = 0
     for column, rows in called.problems():
         here = slice(at, at := at + len(rows))
-        work, wait = rows.shared(accelerator, shapes) - heads[here], rows.alone(accelerator, shapes)
+        work, wait = rows.batch_seconds(accelerator, shapes) - heads[here], rows.alone(accelerator, shapes)
         for i, n in enumerate(NS):
             spent, waited = [], []
             for chosen in combinations(range(4), n):
@@ -83,12 +83,12 @@ def test_modelled_costs_are_means_over_all_subsets(small: RunDirectory, verifier
 def test_more_samples_cost_more_and_are_waited_for_longer(
     small: RunDirectory, verifier: str | None, name: str
 ) -> None:
-    found, _ = pooled(small, "mid", verifier, NS, ACCELERATORS, costs.shapes(small))
+    found, _ = pool_costs(small, "mid", verifier, NS, ACCELERATORS, costs.shapes(small))
     work, wait = found[f"roofline:{name}"], found[f"latency:{name}"]
     assert (np.diff(work, axis=0) > 0).all()
     assert (np.diff(wait, axis=0) >= -1e-18).all()
     if verifier is not None:
-        plain, _ = pooled(small, "mid", None, NS, ACCELERATORS, costs.shapes(small))
+        plain, _ = pool_costs(small, "mid", None, NS, ACCELERATORS, costs.shapes(small))
         assert (work > plain[f"roofline:{name}"]).all()
         assert (wait > plain[f"latency:{name}"]).all()
 
@@ -99,11 +99,11 @@ def test_without_the_table_of_calls_a_pool_without_verifier_is_modelled_all_the_
     shutil.copytree(small.root, tmp_path / "copy")
     bare, shapes = RunDirectory(tmp_path / "copy"), costs.shapes(small)
     bare.table("calls").unlink()
-    with_calls, _ = pooled(small, "mid", None, NS, ACCELERATORS, shapes)
-    without, _ = pooled(bare, "mid", None, NS, ACCELERATORS, shapes)
+    with_calls, _ = pool_costs(small, "mid", None, NS, ACCELERATORS, shapes)
+    without, _ = pool_costs(bare, "mid", None, NS, ACCELERATORS, shapes)
     for name, values in with_calls.items():
         np.testing.assert_allclose(without[name], values, rtol=1e-12)
-    judged, _ = pooled(bare, "mid", "last", NS, ACCELERATORS, shapes)
+    judged, _ = pool_costs(bare, "mid", "last", NS, ACCELERATORS, shapes)
     assert np.isnan(judged["latency:cpu"]).all()
     assert np.isfinite(judged["flops"]).all()
     ran, _ = direct(bare, "mid/rebase@4", ACCELERATORS, shapes)
@@ -112,11 +112,11 @@ def test_without_the_table_of_calls_a_pool_without_verifier_is_modelled_all_the_
 
 
 def test_more_than_the_pool_holds_and_shapes_that_are_unknown_are_unknown(small: RunDirectory) -> None:
-    found, judged = pooled(small, "mid", "last", [4, 8], ACCELERATORS, costs.shapes(small))
+    found, judged = pool_costs(small, "mid", "last", [4, 8], ACCELERATORS, costs.shapes(small))
     for values in (*found.values(), judged):
         assert np.isfinite(values[0]).all()
         assert np.isnan(values[1]).all()
-    blind, _ = pooled(small, "mid", "last", NS, ACCELERATORS, {})
+    blind, _ = pool_costs(small, "mid", "last", NS, ACCELERATORS, {})
     assert np.isnan(blind["roofline:cpu"]).all()
     assert np.isfinite(blind["tokens"]).all()
 
@@ -136,14 +136,14 @@ def test_a_run_costs_what_its_calls_cost(small: RunDirectory, name: str) -> None
         for key, accelerator in ACCELERATORS.items():
             path = longest(rows.graph, rows.alone(accelerator, shapes))
             assert found[f"latency:{key}"][column] == path.seconds <= path.work
-            work = rows.shared(accelerator, shapes).sum()
+            work = rows.batch_seconds(accelerator, shapes).sum()
             assert found[f"roofline:{key}"][column] == pytest.approx(work)
 
 
 def test_a_search_waits_longer_than_samples_of_the_same_number(small: RunDirectory) -> None:
     """Steps of a search wait for scores; batches for one another."""
     shapes = costs.shapes(small)
-    samples, _ = pooled(small, "mid", None, [2, 4], ACCELERATORS, shapes)
+    samples, _ = pool_costs(small, "mid", None, [2, 4], ACCELERATORS, shapes)
     rebase, _ = direct(small, "mid/rebase@4", ACCELERATORS, shapes)
     adaptive, _ = direct(small, "mid/adaptive@4", ACCELERATORS, shapes)
     assert (rebase["latency:h200"] > samples["latency:h200"][1]).all()
@@ -164,7 +164,7 @@ def test_it_does_not_matter_what_the_journal_answers(small: RunDirectory, tmp_pa
     """Calls that are not made again take the time that they would take."""
     shutil.copytree(small.root, tmp_path / "again")
     again, shapes = RunDirectory(tmp_path / "again"), costs.shapes(small)
-    with build.opened(schema.load(again.experiment)) as setup:
+    with build.open_setup(schema.load(again.experiment)) as setup:
         assert runner.run(setup, again, calls=True).recorded == 0
     for name in ("mid/adaptive@4", "mid/rebase@4", "mid/blockwise@2", "mid/mcts@3"):
         (first, _), (second, _) = (direct(d, name, ACCELERATORS, shapes) for d in (small, again))
@@ -172,7 +172,7 @@ def test_it_does_not_matter_what_the_journal_answers(small: RunDirectory, tmp_pa
             np.testing.assert_allclose(second[cost], values, rtol=1e-12, err_msg=f"{name}: {cost}")
     for verifier in (None, "last", "critic"):
         (first, _), (second, _) = (
-            pooled(d, "mid", verifier, NS, ACCELERATORS, shapes) for d in (small, again)
+            pool_costs(d, "mid", verifier, NS, ACCELERATORS, shapes) for d in (small, again)
         )
         for cost, values in first.items():
             np.testing.assert_allclose(second[cost], values, rtol=1e-12, err_msg=f"{verifier}: {cost}")

@@ -80,7 +80,7 @@ def test_nothing_begins_before_what_it_waits_for_and_no_slot_is_taken_twice(batc
 def test_slots_save_time_down_to_the_critical_path() -> None:
     times = [planned(MIXED, batch).seconds for batch in (1, 2, 3)]
     assert times[0] > times[1] >= times[2]
-    path = longest(MIXED.graph, MIXED.shared(Accelerator("it", HARDWARE, 1), SHAPES)).seconds
+    path = longest(MIXED.graph, MIXED.batch_seconds(Accelerator("it", HARDWARE, 1), SHAPES)).seconds
     assert times[2] >= path * (1 - 1e-12)
 
 

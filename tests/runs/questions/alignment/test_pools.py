@@ -12,7 +12,15 @@ import pytest
 from metagen.analysis.alignment import best_of_n_pmf, kl_bound, kl_estimate
 from metagen.analysis.intervals import SHARES
 from metagen.runs.curves.study import Votes
-from metagen.runs.questions.alignment.pools import Rewarded, best, ladder, mean_of, reaches, rewarded, share
+from metagen.runs.questions.alignment.pools import (
+    Rewarded,
+    best,
+    ladder,
+    mean_of,
+    reaches,
+    read_rewards,
+    share,
+)
 from tests.runs.made import made
 
 NAN = math.nan
@@ -117,7 +125,7 @@ def test_equal_rewards_gain_nothing() -> None:
 
 
 def test_what_is_missing_is_said(votes: Votes) -> None:
-    whole = rewarded(votes, "prm", known=["prm"])
+    whole = read_rewards(votes, "prm", known=["prm"])
     assert whole.notes == () and whole.reward.shape == (20, 16) and len(whole.others) == 1
 
     score = votes.scores["prm"].copy()
@@ -126,7 +134,7 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     sizes[:2] = 8
     logprob = votes.logprob.copy()
     logprob[5, :3] = NAN
-    part = rewarded(
+    part = read_rewards(
         replace(votes, scores={"prm": score, "other": score}, sizes=sizes, logprob=logprob),
         "prm",
         known=["prm", "other"],
@@ -139,7 +147,7 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     assert math.isnan(best(part, [4])[0].estimate)
 
     other = np.where(np.arange(16) < 2, NAN, votes.scores["prm"])
-    part = rewarded(
+    part = read_rewards(
         replace(votes, scores={"prm": votes.scores["prm"], "other": other}), "prm", known=["prm", "other"]
     )
     assert len(part.others) == 1 and "other: not in the ensemble" in part.notes[0].text
@@ -149,17 +157,17 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
         (None, "", "drawn at one that is not known:"),
         (1.0, "top_p=0.9", "drawn at 1 with top_p=0.9: only the bound"),
     ):
-        part = rewarded(votes, "prm", temperature=temperature, adapters=adapters)
+        part = read_rewards(votes, "prm", temperature=temperature, adapters=adapters)
         assert words in part.notes[0].text and np.isnan(part.logprob).all()
 
-    none = rewarded(replace(votes, scores={"prm": np.full(score.shape, NAN)}), "prm")
+    none = read_rewards(replace(votes, scores={"prm": np.full(score.shape, NAN)}), "prm")
     assert none.reward.shape == (0, 16) and len(none.notes) == 1
 
 
 def test_what_is_not_eligible_loses(votes: Votes) -> None:
     able = np.arange(16) % 2 == np.zeros((20, 1))
     able[0] = False  # where nothing is eligible, everything is
-    found = rewarded(replace(votes, eligible=able), "prm")
+    found = read_rewards(replace(votes, eligible=able), "prm")
     np.testing.assert_array_equal(found.reward[0], votes.scores["prm"][0])
     assert (found.reward[1:, 1::2] <= found.reward[1:].min(axis=1, keepdims=True)).all()
     np.testing.assert_array_equal(found.reward[1:, ::2], votes.scores["prm"][1:, ::2])
@@ -167,7 +175,7 @@ def test_what_is_not_eligible_loses(votes: Votes) -> None:
 
 def test_gold_may_be_another_verifier(votes: Votes) -> None:
     scores = {"prm": votes.scores["prm"], "judge": votes.scores["prm"] ** 2}
-    found = rewarded(replace(votes, scores=scores), "prm", "judge")
+    found = read_rewards(replace(votes, scores=scores), "prm", "judge")
     np.testing.assert_allclose(found.gold, found.reward**2)
     assert np.isnan(best(found, [2])[0].gold_wins).all()
 

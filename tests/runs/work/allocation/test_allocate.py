@@ -173,7 +173,7 @@ def test_no_group_of_a_small_pool_is_empty(seed: int, problems: int, samples: in
 def test_where_all_agree_there_is_one_group() -> None:
     learned = Difficulty.learn(np.zeros((5, 4)), np.ones((5, 4)), first=2, groups=4, orders=2)
     assert learned.edges.tolist() == [] and learned.rows.tolist() == [10]
-    assert learned.expected(np.ones((1, 4))).tolist() == [[0, 1, 1, 1, 1]]
+    assert learned.expected_accuracy(np.ones((1, 4))).tolist() == [[0, 1, 1, 1, 1]]
 
 
 def test_allocation_beats_uniform_and_is_near_the_optimum_on_other_problems() -> None:

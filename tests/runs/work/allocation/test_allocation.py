@@ -27,7 +27,7 @@ Outcome = dict[tuple[str, str], tuple[bool, float, str, bool]]
 
 
 def run(file: Path, root: Path, *sets: str) -> State:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         return runner.run(setup, RunDirectory.at(root))
 
 
@@ -166,7 +166,7 @@ def test_a_total_that_does_not_pay_for_the_first_samples_is_shared_equally(
     ],
 )  # fmt: skip
 def test_a_held_out_run_that_does_not_fit_is_refused(file: Path, sets: list[str], words: str) -> None:
-    with pytest.raises(InputError) as error, build.opened(schema.load(file, sets=sets)):
+    with pytest.raises(InputError) as error, build.open_setup(schema.load(file, sets=sets)):
         pass
     assert "allocation.held_out = " in str(error.value) and words in str(error.value)
 

@@ -20,7 +20,7 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast import estimate
-from metagen.runs.work.offline import ClosedEngine, closed
+from metagen.runs.work.offline import ClosedEngine, with_stand_ins
 from metagen.sequence import Prompt
 
 Write = Callable[..., Path]
@@ -59,7 +59,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(file: Path, root: Path, *sets: str) -> None:
-    with build.opened(schema.load(file, sets=sets)) as setup:
+    with build.open_setup(schema.load(file, sets=sets)) as setup:
         runner.run(setup, RunDirectory.at(root))
 
 
@@ -77,7 +77,7 @@ def test_without_records_figures_are_bounds(experiment_file: Write, calls: Calls
     experiment = schema.load(experiment_file())
     found = estimate.estimate(experiment)
     assert calls() == []
-    with build.opened(experiment) as setup:
+    with build.open_setup(experiment) as setup:
         letters = sum(len(problem.prompt.text or "") for problem in setup.task.problems())
     assert found.bounds
     for name in ("small", "large"):
@@ -126,7 +126,7 @@ def test_an_embedded_model_is_counted_by_its_own_tokenizer_and_shape(tmp_path: P
     file.write_text(TINY)
     bound = estimate.estimate(schema.load(file), hardware="laptop-cpu")
     shape = ModelShape.from_config(sources.resolve("tiny-0.1m"))
-    with build.opened(closed(schema.load(file), fingerprints=False)) as setup:
+    with build.open_setup(with_stand_ins(schema.load(file), fingerprints=False)) as setup:
         engine = setup.generators["writer"].engine
         sizes = [len(engine.render(estimate.Sequence.of(p.prompt))) for p in setup.task.problems()]
     writer, greedy, judge = bound.parts
@@ -165,7 +165,7 @@ def test_a_search_decodes_all_its_rows_for_one_sample(tmp_path: Path) -> None:
     sets += ["grid.strategies=[single]"]
     bound = estimate.estimate(schema.load(file, sets=sets))
     shape = ModelShape.from_config(sources.resolve("tiny-0.1m"))
-    with build.opened(closed(schema.load(file, sets=sets), fingerprints=False)) as setup:
+    with build.open_setup(with_stand_ins(schema.load(file, sets=sets), fingerprints=False)) as setup:
         engine = setup.generators["writer"].engine
         sizes = [len(engine.render(estimate.Sequence.of(p.prompt))) for p in setup.task.problems()]
     writer = bound.parts[0]

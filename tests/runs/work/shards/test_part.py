@@ -96,7 +96,7 @@ def test_shards_are_read_and_written(tmp_path: Path) -> None:
 
 
 def test_an_experiment_in_shards_is_checked_without_its_engines(tmp_path: Path) -> None:
-    with build.opened(schema.load(write(tmp_path, "{kind: ray, shards: 1}"))) as setup:
+    with build.open_setup(schema.load(write(tmp_path, "{kind: ray, shards: 1}"))) as setup:
         assert {type(engine) for engine in setup.engines.values()} == {offline.ClosedEngine}
         assert setup.experiment.executor.shards is not None and setup.problems == 8
 
@@ -108,15 +108,19 @@ def test_nothing_is_opened_to_look_at_an_experiment_with_pools(
         raise AssertionError("a pool was made")
 
     monkeypatch.setattr("metagen.runs.work.build._pool", refuse)
-    closed = offline.closed(schema.load(write(tmp_path, "{kind: ray, replicas: 2}")), fingerprints=False)
-    with build.opened(closed) as setup:
+    closed = offline.with_stand_ins(
+        schema.load(write(tmp_path, "{kind: ray, replicas: 2}")), fingerprints=False
+    )
+    with build.open_setup(closed) as setup:
         assert setup.problems == 8
 
 
 def test_shares_by_difficulty_have_no_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metagen.runs.work.build.learned", lambda *given: {"small/weighted@8": object()})
+    monkeypatch.setattr(
+        "metagen.runs.work.build.learn_difficulties", lambda *given: {"small/weighted@8": object()}
+    )
     with (
         pytest.raises(InputError, match="no driver of some of them has; leave out shards"),
-        build.opened(schema.load(write(tmp_path, "{kind: ray, shards: 1}"))),
+        build.open_setup(schema.load(write(tmp_path, "{kind: ray, shards: 1}"))),
     ):
         pass

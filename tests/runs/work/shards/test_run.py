@@ -82,7 +82,7 @@ class Late:
 
 def head(directory: RunDirectory, journal: SQLiteJournal, file: Path) -> Any:
     file.write_text(FILE + "executor: {kind: ray, shards: 1}\n")
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         return shards.Head(setup, directory, journal, Meter())
 
 
@@ -104,7 +104,7 @@ def test_what_is_recorded_last_is_copied_before_the_driver_forgets_it(
 def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_path: Path) -> None:
     file, directory = tmp_path / "one.yaml", RunDirectory.at(tmp_path / "run")
     file.write_text(FILE)
-    with build.opened(schema.load(file)) as setup:
+    with build.open_setup(schema.load(file)) as setup:
         assert runner.run(setup, directory).recorded == 4
         # As if the head had been killed before it heard of two of the four.
         left = directory.shards / "1-of-2" / "journal.sqlite"
@@ -131,7 +131,7 @@ def test_older_records_do_not_replace_newer_ones(tmp_path: Path) -> None:
         asyncio.run(new.record([row(0, "new")]))
         asyncio.run(new.copy(old.since(0, 10)[1], replace=False))
         assert [r.payload for r in new.of_problem("p")] == [{"text": "new"}, {"text": "old"}]
-        assert new.counts() == {"p": 2} and len(new.stored("p")) == 2
+        assert new.counts() == {"p": 2} and len(new.stored_rows("p")) == 2
 
 
 def test_a_driver_tells_its_faults(tmp_path: Path) -> None:
