@@ -143,11 +143,12 @@ def adapter_of(directory: Path) -> Adapter | None:
             f"{path}: init_lora_weights={begun!r} changed the base's own weights when training began; convert the "
             "adapter with peft (path_initial_model_for_weight_conversion of save_pretrained), or merge the two"
         )
-    rank, alpha = config.get("r"), config.get("lora_alpha")
-    whole = isinstance(rank, int) and not isinstance(rank, bool) and rank > 0
-    if whole and isinstance(alpha, int | float) and math.isfinite(alpha):
-        return Adapter(directory, rank, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
-    raise ModelError(f"{path}: r={rank!r}, lora_alpha={alpha!r}, expected numbers > 0; mend the fields")
+    rank: Any = config.get("r")
+    alpha: Any = config.get("lora_alpha")
+    numbers = isinstance(rank, int) and isinstance(alpha, int | float) and not isinstance(rank, bool)
+    if not numbers or rank < 1 or not math.isfinite(alpha):
+        raise ModelError(f"{path}: r={rank!r}, lora_alpha={alpha!r}, expected numbers > 0; mend the fields")
+    return Adapter(directory, rank, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
 
 
 def shapes_of(directory: Path) -> dict[str, tuple[int, ...]]:
