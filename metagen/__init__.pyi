@@ -68,6 +68,7 @@ from metagen.tasks.jsonl import JsonlTask as JsonlTask
 from metagen.verifiers.base import Answer as Answer
 from metagen.verifiers.base import AnswerRule as AnswerRule
 from metagen.verifiers.base import Verifier as Verifier
+from metagen.verifiers.equations import EquationVerifier as EquationVerifier
 from metagen.verifiers.function import FunctionRule as FunctionRule
 from metagen.verifiers.function import FunctionVerifier as FunctionVerifier
 from metagen.verifiers.generative.judge import Judge as Judge

@@ -9,6 +9,7 @@ both.
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -84,7 +85,10 @@ def main() -> None:
         tokenizer.convert_tokens_to_ids(RIGHT),
         tokenizer.convert_tokens_to_ids(WRONG),
     )
-    records = [json.loads(line) for line in args.rollouts.read_text(encoding="utf-8").splitlines()]
+    with (gzip.open if args.rollouts.suffix == ".gz" else open)(
+        args.rollouts, "rt", encoding="utf-8"
+    ) as file:
+        records = [json.loads(line) for line in file]
     groups = sorted({template(record) for record in records})
     random.Random(args.seed).shuffle(groups)
     kept = set(groups[: max(1, len(groups) // HELD_OUT)])

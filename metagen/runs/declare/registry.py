@@ -47,6 +47,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "implicit": "metagen.verifiers.implicit:ImplicitProcessRewardModel",
         "orm": "metagen.verifiers.reward:OutcomeRewardModel",
         "oracle": "metagen.verifiers.oracle:OracleVerifier",
+        "equations": "metagen.verifiers.equations:EquationVerifier",
         "recorded": "metagen.verifiers.recorded:recorded",
         "constraint_mass": "metagen.verifiers.mass:ConstraintMass",
         "examples": "metagen.tasks.programs.verifier:PublicExamples",

@@ -1,0 +1,116 @@
+"""Whether the equations that a solution writes hold: a calculator as a verifier of worked arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections import abc
+from fractions import Fraction
+from typing import Final
+
+from metagen.parts import part
+from metagen.scope import Scope
+from metagen.sequence import Score, Sequence, digest
+from metagen.values import Share
+from metagen.verifiers.base import Verifier
+
+_NUMBER: Final = r"\$?\d{1,30}(?:,\d{3})*(?:\.\d{1,30})?"
+_SIDE: Final = rf"[-(]*\s*{_NUMBER}\)*(?:\s*[-+*/x×÷·−]\s*[-(]*\s*{_NUMBER}\)*)*"
+#: Sides that are joined by signs of equality. What stands before a number belongs to it: no word, no other number.
+_CHAIN: Final = re.compile(rf"(?<![\w.,)]){_SIDE}(?:\s*=\s*{_SIDE})+(?![\d%^])")
+_TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
+_SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"})
+
+
+@part
+class EquationVerifier(Verifier):
+    """1 if all equations between numbers in a text hold, such as `12 * 3 = 36` or `(4 + 5) / 2 = 4.5`; else `wrong`.
+
+    steps: the same for each line; a line without an equation has none that is false. A text without any has the verdict
+    `no equation`. The side behind a sign of equality may be rounded to the places that it has, if it has any: `7/3 =
+    2.33` holds, and `7/2 = 3` does not. Whether it was the right thing to compute, this does not see. Costs nothing.
+    Calculators for worked solutions are from Cobbe et al. 2021 (arXiv:2110.14168). wrong: the value where an equation
+    is false; above 0, texts with false equations keep some vote.
+    """
+
+    name: str = "equations"
+    wrong: Share = 0.0
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("equations", repr(self.wrong)).hex()
+
+    async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
+        found = {text: self._judge(text) for text in dict.fromkeys(s.text for s in sequences)}
+        return [found[s.text] for s in sequences]
+
+    def _judge(self, text: str) -> Score:
+        lines = [check_equations(line) for line in text.splitlines() if line.strip()]
+        if not any(lines):
+            return Score(None, verdict="no equation")
+        steps = tuple(1.0 if all(line) else self.wrong for line in lines)
+        return Score(min(steps), steps=steps)
+
+
+def check_equations(text: str) -> list[bool]:
+    """For each equation between numbers in a text, in order, whether it holds."""
+    verdicts = []
+    for chain in _CHAIN.finditer(text):
+        left, *rest = re.split(r"\s*=\s*", chain[0])
+        for right in rest:
+            if _has_operator(left) or _has_operator(right):
+                verdicts.append(_holds(left, right))
+            left = right
+    return verdicts
+
+
+def _has_operator(side: str) -> bool:
+    return len(_TOKEN.findall(side.translate(_SIGNS))) > 1
+
+
+def _holds(left: str, right: str) -> bool:
+    try:
+        difference = abs(_evaluate(left) - _evaluate(right))
+    except (ValueError, ZeroDivisionError):
+        return False
+    places = 0 if _has_operator(right) else len(right.partition(".")[2].rstrip(")"))
+    return difference == 0 or (places > 0 and 2 * difference * 10**places <= 1)
+
+
+def _evaluate(side: str) -> Fraction:
+    """The value of a side. ValueError for brackets that do not match; ZeroDivisionError."""
+    tokens = _TOKEN.findall(side.translate(_SIGNS))
+    value, rest = _sum(tokens)
+    if rest:
+        raise ValueError(f"{side!r} has a bracket too many")
+    return value
+
+
+def _sum(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    value, tokens = _product(tokens)
+    while tokens and tokens[0] in "+-":
+        sign, (more, tokens) = tokens[0], _product(tokens[1:])
+        value = value + more if sign == "+" else value - more
+    return value, tokens
+
+
+def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    value, tokens = _factor(tokens)
+    while tokens and tokens[0] in "*/":
+        sign, (more, tokens) = tokens[0], _factor(tokens[1:])
+        value = value * more if sign == "*" else value / more
+    return value, tokens
+
+
+def _factor(tokens: list[str]) -> tuple[Fraction, list[str]]:
+    if not tokens:
+        raise ValueError("a side ends where a number is wanted")
+    first, rest = tokens[0], tokens[1:]
+    if first == "-":
+        value, rest = _factor(rest)
+        return -value, rest
+    if first == "(":
+        value, rest = _sum(rest)
+        if rest[:1] != [")"]:
+            raise ValueError("a bracket is not closed")
+        return value, rest[1:]
+    return Fraction(first.strip("$").replace(",", "")), rest
