@@ -13,11 +13,18 @@ from metagen.sequence import Score, Sequence, digest
 from metagen.values import Share
 from metagen.verifiers.base import Verifier
 
+#: Goes up when a text would be judged otherwise than before.
+EDITION: Final = "1"
 _NUMBER: Final = r"\$?\d{1,30}(?:,\d{3})*(?:\.\d{1,30})?"
-_SIDE: Final = rf"[-(]*\s*{_NUMBER}\)*(?:\s*[-+*/x×÷·−]\s*[-(]*\s*{_NUMBER}\)*)*"
+_SIGNED: Final = rf"(?:-(?=[\d$(])|\(\s*){{0,20}}{_NUMBER}(?:\s*\)){{0,20}}"
+_SIDE: Final = rf"{_SIGNED}(?:\s*[-+*/x×÷·−]\s*{_SIGNED}){{0,50}}"
 #: Sides that are joined by signs of equality. What stands before a number belongs to it: no word, no other number.
 _CHAIN: Final = re.compile(rf"(?<![\w.,)]){_SIDE}(?:\s*=\s*{_SIDE})+(?![\d%^])")
 _TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
+#: In front of a line: the mark of a list.
+_MARK: Final = re.compile(r"\s*(?:[-*•–]|\d+[.)])\s+")
+#: In front of a side: it goes on to the left, with words that are no number.
+_GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−=]|\b(?:x|of|by|times|plus|minus))\s*$")
 _SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"})
 
 
@@ -37,7 +44,7 @@ class EquationVerifier(Verifier):
 
     @property
     def fingerprint(self) -> str:
-        return digest("equations", repr(self.wrong)).hex()
+        return digest("equations", EDITION, repr(self.wrong)).hex()
 
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         found = {text: self._judge(text) for text in dict.fromkeys(s.text for s in sequences)}
@@ -52,9 +59,16 @@ class EquationVerifier(Verifier):
 
 
 def check_equations(text: str) -> list[bool]:
-    """For each equation between numbers in a text, in order, whether it holds."""
+    """For each equation between numbers in a line, in order, whether it holds.
+
+    Where words are among the numbers (`3 boxes + 4 = 7`), or percentages, nothing is said of it.
+    """
+    mark = _MARK.match(text)
+    text = text[mark.end() :] if mark else text
     verdicts = []
     for chain in _CHAIN.finditer(text):
+        if _GOES_ON.search(text, 0, chain.start()):
+            continue
         left, *rest = re.split(r"\s*=\s*", chain[0])
         for right in rest:
             if _has_operator(left) or _has_operator(right):

@@ -44,6 +44,16 @@ from metagen.verifiers.equations import EquationVerifier, check_equations
         ("20% = 0.2", []),
         ("3 apples + 4 apples = 7 apples", []),
         ("10 + 5% = 10.5", []),
+        ("- 3 + 4 = 7", [True]),
+        ("* 3 + 4 = 7", [True]),
+        ("2) 3 + 4 = 7", [True]),
+        ("3 boxes + 4 + 5 = 12", []),
+        ("boxes - 4 + 5 = 12", []),
+        ("1/3 of 12 + 2 = 6", []),
+        ("5 hours * $10 = $50", []),
+        ("-(2 + 3) = -5", [True]),
+        ("( 2 + 3 ) * 2 = 10", [True]),
+        ("5 - -3 = 8", [True]),
     ],
 )
 def test_equations_of_a_text(text: str, found: list[bool]) -> None:
@@ -65,6 +75,14 @@ def test_rounded_to_the_places_that_are_written(a: int, b: int, places: int) -> 
     assert check_equations(f"{a} / {b} = {rounded}") == [True]
     wrong = f"{float(rounded) + 2 * 10**-places:.{places}f}"
     assert check_equations(f"{a} / {b} = {wrong}") == [False]
+
+
+@pytest.mark.parametrize(
+    "text", ["1+" * 4000, "(" * 4000 + "1", "(1+" * 2000 + "1=1", "1+1=" * 3000, "1" * 8000]
+)
+def test_hostile_texts_end_soon(text: str) -> None:
+    """By the bounds of a side: without them the search takes quadratic time."""
+    assert len(check_equations(text * 20)) <= 20 * 3000
 
 
 def scores(verifier: EquationVerifier, *texts: str) -> list[Score]:
