@@ -31,8 +31,10 @@ Row = dict[str, list[Any]]
 def base() -> tuple[Any, Any]:
     """SmolLM2-135M-Instruct in bfloat16, and its tokenizer."""
     directory = sources.fetch(BASE)
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
-    return model, transformers.AutoTokenizer.from_pretrained(directory)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.bfloat16, trust_remote_code=False
+    )
+    return model, transformers.AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
