@@ -18,7 +18,7 @@ from metagen.runs.declare import study_schema
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted((EXAMPLES / "papers").glob("*.yaml"))
-CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 8192}
+CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "max_position_embeddings": 131072}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

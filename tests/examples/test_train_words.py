@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import peft
 import pytest
@@ -39,13 +39,14 @@ Two piles of number0 and number1 stones . How many ?,5.0 5.0,+ number0 number1,1
 @pytest.fixture(scope="module")
 def words() -> Iterator[Callable[[str], ModuleType]]:
     """Imports a module of the directory."""
-    before = set(sys.modules)
+    own = {path.stem for path in WORDS.glob("*.py")}
+    others = {name: sys.modules.pop(name) for name in own & set(sys.modules)}
     sys.path.insert(0, str(WORDS))
     yield import_module
     sys.path.remove(str(WORDS))
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(WORDS)):
-            del sys.modules[name]
+    for name in own & set(sys.modules):
+        del sys.modules[name]
+    sys.modules.update(others)
 
 
 @pytest.fixture
@@ -149,15 +150,15 @@ def test_the_recipe_for_two_steps(
     base, tokenizer = tuning.base()
     by_steps, as_a_whole = recipe.rows_of(tokenizer, [record])
     trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
-    trainer = recipe.RewardTrainer
-    trainer.labels = tuple(tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
+    labels = SimpleNamespace(labels=tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
     with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
         prompt = Prompt("p", messages=(Message("user", record["question"]),))
         solution = Sequence(prompt, text)
         process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
-        for verifier, row, count in ((process, by_steps, 2), (outcome, as_a_whole, 1)):
-            laid = verifier.reads.lay(verifier._encoder, prompt, verifier.reads.split(text))
-            assert laid is not None and list(laid.ids) == row["input_ids"] and len(laid.positions) == count
+        read = ((process, by_steps, text.splitlines(keepends=True)), (outcome, as_a_whole, [text]))
+        for verifier, row, steps in read:
+            laid = verifier.reads.lay(verifier._encoder, prompt, steps)
+            assert laid is not None and list(laid.ids) == row["input_ids"]
             assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
             (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
             # Of a row whose only value is 1 the loss is -log of what the verifier says there.
@@ -165,7 +166,7 @@ def test_the_recipe_for_two_steps(
             row["values"] = [1.0 if i == last else recipe.UNREAD for i in range(len(row["values"]))]
             fill = {"input_ids": 0, "values": recipe.UNREAD, "weights": 0.0}
             with torch.inference_mode():
-                loss = trainer.compute_loss(None, trained, tuning.Padded(fill)([row]))
+                loss = recipe.RewardTrainer.compute_loss(labels, trained, tuning.Padded(fill)([row]))
             assert math.exp(-loss.item()) == pytest.approx(
                 score.steps[-1] if score.steps else score.value, abs=0.03
             )

@@ -111,10 +111,10 @@ def test_it_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 HEEDS = """
 import os, signal
-from metagen.generators.ray.cluster import connected
+from metagen.generators.ray.cluster import connect
 
 signal.signal(signal.SIGTERM, lambda *_: print("heeded", flush=True))
-with connected():
+with connect():
     os.kill(os.getpid(), signal.SIGTERM)
     print("and alive", flush=True)
 """

@@ -495,7 +495,9 @@ def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
         verdict = words.get(row["outcome"], "raised")
         wall = 3 if verdict == "timeout" else 60
         report = judged(sandbox, row["program"], test, wall=wall, setup=row["prompt"], entry_points=(name,))
-        assert report.verdict == verdict, (row["outcome"], report)
+        # What runs on for ever, gathering things, comes to its limit of memory first on a fast machine.
+        either = {verdict, "memory"} if verdict == "timeout" else {verdict}
+        assert report.verdict in either, (row["outcome"], report)
         # EOFError, NameError, …: what the program raised, as the earlier run saw it (boto3 is not there at all).
         if report.verdict == "raised" and row["outcome"] not in ("NoRegionError", "SystemExit"):
             assert row["outcome"] in str(report.cases[0].detail)
