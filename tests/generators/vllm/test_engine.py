@@ -356,6 +356,7 @@ def test_an_adapter_and_drafts(small: dict[str, Any], tmp_path: Path) -> None:
         "lora_alpha": 8,
         "target_modules": ["q_proj", "v_proj"],
         "bias": "none",
+        "base_model_name_or_path": "tiny-0.1m",
     }
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     drafts = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
@@ -368,6 +369,16 @@ def test_an_adapter_and_drafts(small: dict[str, Any], tmp_path: Path) -> None:
         parted = [(a, b) for a, b in pairs if what(a.samples[0]) != what(b.samples[0])]
         assert len(parted) <= SHARE * len(pairs), parted[0]
         assert engine.stats.extra["drafted"] >= engine.stats.extra["accepted"] > 0
+    # As a model, it brings its base.
+    with VLLMEngine(adapter, **small) as engine, TorchEngine(adapter, dtype="float32", threads=1) as same:
+        assert (
+            engine.shape is not None and same.shape is not None and engine.shape.adapter == same.shape.adapter
+        )
+        pairs = list(zip(ask(engine, *wanted), ask(same, *wanted), strict=True))
+        parted = [(a, b) for a, b in pairs if what(a.samples[0]) != what(b.samples[0])]
+        assert len(parted) <= SHARE * len(pairs), parted[0]
+    with pytest.raises(InputError, match="is an adapter already"):
+        VLLMEngine(adapter, lora=adapter, **small)
 
 
 def test_a_vocabulary_that_is_no_bytes_is_held_to_no_grammar(model: Any) -> None:
