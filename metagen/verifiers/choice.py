@@ -11,11 +11,19 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects
 from metagen.verifiers.base import Answer
-from metagen.verifiers.cues import BOX, CUE, DENIED, OPTION, TAIL, clean
-from metagen.verifiers.pattern import PatternRule
+from metagen.verifiers.cues import (
+    BOX,
+    CUE,
+    DENIED,
+    MISSING,
+    OPTION,
+    SEVERAL,
+    TAIL,
+    CuedRule,
+    clean,
+)
 
 LETTERS: Final = "two or more different letters or digits, such as 'ABCDE'"
-MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
 
 _NUMBERS: Final = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 _ORDINALS: Final = [
@@ -96,7 +104,7 @@ _OPEN, _CLOSE, _SPACE = r"[\s*_`\"“'‘$(\[]{0,16}", r"[)\]}*_`\"”'’$.]{0,
 
 
 @part
-class ChoiceRule(PatternRule):
+class ChoiceRule(CuedRule):
     r"""Reads the letter of an option: `B`, `(b)`, `B. Paris`, `Answer: **B**`, `\boxed{\text{(B)}}`, `option two`.
 
     The letter stands, the first of these that there is: in the last box; after the last announcement (`the answer is`,
@@ -148,18 +156,6 @@ class ChoiceRule(PatternRule):
     @property
     def fingerprint(self) -> str:
         return digest("choice rule", self._letters, self.pattern or "").hex()
-
-    def canonical(self, answer: str) -> str | None:
-        return self._find(answer, True).key
-
-    def answer(self, text: str, ended: bool) -> Answer:
-        if self.pattern is None:
-            return self._find(text, ended)
-        written = self.match(text, ended)
-        if written is None or not written.strip():
-            return MISSING
-        answer = self._find(written, True)
-        return UNREADABLE if answer == MISSING else Answer(written.strip(), answer.key, answer.verdict)
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""

@@ -1,9 +1,17 @@
-"""What announces an answer in English and some other languages, for rules that read letters and words."""
+"""Phrases that announce an answer in English and some other languages, for rules that read letters and words."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from typing import Final
+
+from metagen.parts import part
+from metagen.verifiers.base import Answer
+from metagen.verifiers.pattern import PatternRule
+
+#: Answers that are none, by their verdicts.
+MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
 
 #: Only so much of a long text, counted from its end, is looked at.
 TAIL: Final = 20_000
@@ -45,3 +53,24 @@ def clean(text: str) -> str:
     if "\\" not in text and "{" not in text:
         return text
     return _LATEX.sub("", _DELIMITER.sub("$", _BOXES.sub(BOX, text)))
+
+
+@part
+class CuedRule(PatternRule):
+    """A rule that finds answers by the cues above: in a whole text, or in the match of its pattern."""
+
+    def canonical(self, answer: str) -> str | None:
+        return self._find(answer, True).key
+
+    def answer(self, text: str, ended: bool) -> Answer:
+        if self.pattern is None:
+            return self._find(text, ended)
+        written = self.match(text, ended)
+        if written is None or not written.strip():
+            return MISSING
+        answer = self._find(written, True)
+        return UNREADABLE if answer == MISSING else Answer(written.strip(), answer.key, answer.verdict)
+
+    @abstractmethod
+    def _find(self, text: str, ended: bool) -> Answer:
+        """The answer in a text; `MISSING` if there is none. ended: it was not cut off."""

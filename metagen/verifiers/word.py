@@ -13,11 +13,9 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects, Filled
 from metagen.verifiers.base import Answer
-from metagen.verifiers.cues import BOX, CUE, DENIED, TAIL, clean
-from metagen.verifiers.pattern import PatternRule
+from metagen.verifiers.cues import BOX, CUE, DENIED, MISSING, SEVERAL, TAIL, CuedRule, clean
 
 WORDS: Final = "two or more different words, such as [yes, no]"
-MISSING, SEVERAL, UNREADABLE = (Answer(verdict=v) for v in ("missing", "ambiguous", "unparsable"))
 #: Dressing before and behind a word; bounded, so that a text full of it takes no longer.
 _OPEN, _CLOSE = r"[\s*_`\"“”'‘’$(\[>–—-]{0,16}", r"[)\]}*_`\"”'’$]{0,16}"
 #: Where a word ends that is an answer, and not the beginning of a phrase such as `no way`.
@@ -31,7 +29,7 @@ _STATES: Final = r"(?:\b(?:is|are|was|were|be|becomes|remains|to|as|therefore|th
 
 
 @part
-class WordRule(PatternRule):
+class WordRule(CuedRule):
     r"""Reads one of a few words: `Yes, because …`, `**Yes**`, `The answer is: yes.`, `\boxed{\text{Yes}}`, `"yes"`.
 
     The word stands, the first of these that there is: in the last box; after the last announcement (`the answer is`),
@@ -70,18 +68,6 @@ class WordRule(PatternRule):
     @property
     def fingerprint(self) -> str:
         return digest("word rule", self.pattern or "", *self._words).hex()
-
-    def canonical(self, answer: str) -> str | None:
-        return self._find(answer, True).key
-
-    def answer(self, text: str, ended: bool) -> Answer:
-        if self.pattern is None:
-            return self._find(text, ended)
-        written = self.match(text, ended)
-        if written is None or not written.strip():
-            return MISSING
-        answer = self._find(written, True)
-        return UNREADABLE if answer == MISSING else Answer(written.strip(), answer.key, answer.verdict)
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""

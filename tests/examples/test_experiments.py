@@ -11,19 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.errors import ModelError
 from metagen.generators.models import sources
+from tests.fetched import fetch_or_skip
 
 pytestmark = pytest.mark.usefixtures("lean_figures")
-
-
-def needs_model(model: object) -> None:
-    """Fetches a model that has a name and is not here. Skips, with the reason, where the index cannot be reached."""
-    if isinstance(model, str) and sources.is_named(model):
-        try:
-            sources.fetch(model)
-        except ModelError as error:
-            pytest.skip(str(error))
 
 
 FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -37,7 +28,8 @@ def test_an_example_runs(file: Path, tmp_path: Path) -> None:
     if "study" in experiment:
         pytest.skip(f"{file.name} is run by tests/runs")
     for engine in experiment.get("engines", {}).values():
-        needs_model(engine.get("model"))
+        if isinstance(model := engine.get("model"), str) and sources.is_named(model):
+            fetch_or_skip(model)
     kinds = {engine["kind"] for engine in experiment.get("engines", {}).values()}
     for kind in kinds & ELSEWHERE.keys():
         pytest.skip(f"{file.name} is run by {ELSEWHERE[kind]}")

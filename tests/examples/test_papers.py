@@ -11,10 +11,9 @@ import yaml
 from typer.testing import CliRunner
 
 from metagen.cli import app
-from metagen.errors import ModelError
 from metagen.generators import tiny
-from metagen.generators.models import sources
 from metagen.runs.declare import study_schema
+from tests.fetched import fetch_or_skip
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted((EXAMPLES / "papers").glob("*.yaml"))
@@ -45,10 +44,7 @@ def test_the_file_is_valid_for_the_models_of_the_paper(file: Path, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_rehearsal_runs(file: Path, tmp_path: Path) -> None:
-    try:
-        sources.fetch("smollm2-135m")
-    except ModelError as error:
-        pytest.skip(str(error))
+    fetch_or_skip("smollm2-135m-solver")
     grid = yaml.safe_load(file.read_text("utf-8"))["rehearsal"].get("grid", {}).get("n", [1, 2])
     asked = ["run", str(file), "--rehearse", "--limit", "2", "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, [*asked, "--set", f"grid.n={grid[:2]}"])

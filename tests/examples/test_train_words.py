@@ -19,10 +19,9 @@ import pytest
 import torch
 
 from metagen import OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
-from metagen.errors import ModelError
-from metagen.generators.models import sources
 from metagen.scope import Scope
 from metagen.sequence import Message
+from tests.fetched import fetch_or_skip
 
 WORDS = Path(__file__).parents[2] / "examples" / "train" / "words"
 GSM8K = {
@@ -102,20 +101,12 @@ def test_answers_are_compared_as_numbers(words: Callable[[str], ModuleType]) -> 
     assert rollouts.prefixes("a\nb\nc") == ["a\n", "a\nb\n", "a\nb\nc"]
 
 
-@pytest.fixture(scope="module")
-def fetched() -> None:
-    try:
-        sources.fetch("smollm2-135m")
-    except ModelError as error:
-        pytest.skip(f"smollm2-135m cannot be fetched here: {error}")
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("fetched")
 def test_the_recipe_for_two_steps(
     words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
 ) -> None:
     """What is trained is what the verifiers read: the same ids, the same places."""
+    fetch_or_skip("smollm2-135m")
 
     def run(script: str, *args: str) -> str:
         command = [sys.executable, str(WORDS / script), *args]

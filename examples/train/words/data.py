@@ -5,7 +5,7 @@
 GSM8K (Cobbe et al. 2021, MIT): `grade_school_math/data/train.jsonl` of github.com/openai/grade-school-math, as it is
 but for the calculator's marks. MAWPS (Koncel-Kedziorski et al. 2016): `data/cv_mawps/fold0/*.csv` of
 github.com/arkilpatel/SVAMP (MIT), where numbers stand apart from texts, so that a problem is asked again with others.
-What is tested on (SVAMP, GSM8K's test set) is neither read nor needed here.
+Test problems (SVAMP, GSM8K's test set) are neither read nor needed here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tuning import Row, ask, base, encode, fit, hidden_states, parse
 STEP, WHOLE = "<file_sep>", "<jupyter_output>"
 RIGHT, WRONG = "+", "-"
 UNREAD = -1.0
-#: What the adapter's configuration says of how it is read.
+#: Entries of the adapter's configuration: the layouts by which verifiers read it.
 ENTRIES = {
     "metagen": {"kind": "prm", "tag": STEP, "positive": RIGHT, "negative": WRONG, "delimiter": "\n"},
     "metagen_orm": {"kind": "orm", "tag": WHOLE, "positive": RIGHT, "negative": WRONG},
