@@ -18,6 +18,7 @@ from metagen.attempts import Attempts, Made, physical, recall
 from metagen.budget import DIMENSIONS, ZERO, Account, Amounts, Grant, Turn, amounts
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
+from metagen.events import of_row
 from metagen.journal import Limit, Row, RowKeys, Status
 from metagen.place import Place
 
@@ -65,8 +66,11 @@ class Ended(UserDict[int, Outcome]):
     """Outcomes by place among the positions asked for, put here by `execute` as they end.
 
     An outcome is on its way to the disk at once, and stays whatever becomes of the call, or of the process. Another one
-    at the same place replaces it. attempts: where to tell of each attempt at them; None where nobody asks.
+    at the same place replaces it. attempts: where to tell of each attempt at them; None where nobody asks. written: is
+    told of a place's text so far, in any thread, by engines that know it; None where nobody listens.
     """
+
+    written: Callable[[int, str], None] | None = None
 
     def __init__(self, keep: Callable[[int, Outcome], object], attempts: Attempts | None = None) -> None:
         super().__init__()
@@ -112,6 +116,8 @@ class LeafCall:
         self.version = 0
         path = account.path if account else ()
         self.limits = [limit for account in path for limit in _limits(account)]
+        #: Items that the listener was told of when they ended, before all of the call had.
+        self._told: set[int] = set()
         #: Seconds after which a limit ended what was under way.
         self.late = 0.0
         self.loop = asyncio.get_running_loop()
@@ -377,6 +383,8 @@ class LeafCall:
         if not granted:
             return
         rows = [self.found[i] for i in granted]
+        for i, row in zip(granted, rows, strict=True):
+            self.tell(i, row, cached=True)
         self.served += rows
         self.delivered.append(self.place.problem.history.deliver(rows, self.after))
         if self.remember is not None:
@@ -387,6 +395,13 @@ class LeafCall:
             if row.limit is not None:
                 self.place.mark(row.limit.owner)
 
+    def tell(self, i: int, row: Row, *, cached: bool) -> None:
+        """Tell the listener of an item that has ended, once."""
+        listener = self.place.problem.listener
+        if listener is not None and i not in self._told:
+            self._told.add(i)
+            listener(of_row(row, cached=cached))
+
     async def refuse(self, refusal: BudgetExhausted) -> None:
         """Record that the pending items were refused, so that a replay takes the same branch."""
         limit = Limit(refusal.owner, refusal.dimension, refusal.limit)
@@ -395,6 +410,8 @@ class LeafCall:
             self._row(i, None, physical=cut, status="refused", limit=limit, started=_now())
             for i in self.pending
         ]
+        for i, row in zip(self.pending, rows, strict=True):
+            self.tell(i, row, cached=False)
         known = self.journal.find([row.key for row in rows])
         self.place.problem.history.deliver([known.get(row.key, row) for row in rows], self.after)
         new = [row for row in rows if row.key not in known]
@@ -454,10 +471,13 @@ class _Kept:
         now = time.monotonic()
         seconds, self._clock = (now - self._clock) / len(outcomes), now
         numbers = {self._misses[k]: outcome for k, outcome in outcomes.items()}
-        return {
+        rows = {
             i: self._call._outcome(i, outcome, self._grant, self._started, seconds)
             for i, outcome in numbers.items()
         }
+        for i, row in rows.items():
+            self._call.tell(i, row, cached=False)
+        return rows
 
     async def _record(self, rows: dict[int, Row]) -> None:
         await self._call.journal.record(list(rows.values()))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 from metagen.budget import DIMENSIONS, Account, Budget
+from metagen.events import Listener
 from metagen.history import History
 from metagen.journal import Journal
 from metagen.prefixes import Prefixes
-from metagen.sequence import Sequence
 
 #: Limits that are counted; the others are measured.
 _COUNTS = ("generated", "prefilled", "calls")
@@ -21,7 +20,7 @@ _COUNTS = ("generated", "prefilled", "calls")
 class Problem:
     """What all places of one problem share."""
 
-    __slots__ = ("emit", "history", "id", "journal", "label", "order", "paths", "prefixes", "seed")
+    __slots__ = ("history", "id", "journal", "label", "listener", "order", "paths", "prefixes", "seed")
 
     def __init__(
         self,
@@ -30,10 +29,10 @@ class Problem:
         journal: Journal,
         label: str,
         order: int,
-        emit: Callable[[Sequence], None] | None,
+        listener: Listener | None,
     ) -> None:
         self.id, self.seed, self.journal, self.label = id, seed, journal, label
-        self.order, self.emit = order, emit
+        self.order, self.listener = order, listener
         self.prefixes: dict[str, Prefixes] = {}
         self.history = History()
         self.paths: set[str] = set()
@@ -43,14 +42,17 @@ class Place:
     """A place in the tree of one problem's calls.
 
     path: roles and positions from the problem down to here. account: the lowest limit that binds here, if any.
-    above: the place that this one is nested in. limited: whether a limit at or above this place cut short or refused
-    something here or below.
+    above: the place that this one is nested in. speaks: what is written here is the answer, as it comes. limited:
+    whether a limit at or above this place cut short or refused something here or below.
     """
 
-    __slots__ = ("_order", "above", "account", "limited", "path", "problem")
+    __slots__ = ("_order", "above", "account", "limited", "path", "problem", "speaks")
 
-    def __init__(self, problem: Problem, path: str, account: Account | None, above: Place | None) -> None:
+    def __init__(
+        self, problem: Problem, path: str, account: Account | None, above: Place | None, speaks: bool = False
+    ) -> None:
         self.problem, self.path, self.account, self.above = problem, path, account, above
+        self.speaks = speaks
         self.limited = False
         self._order: tuple[Any, ...] | None = None
 

@@ -18,6 +18,7 @@ from metagen.budget import Account, Budget, BudgetLike
 from metagen.call import Execute, Item, LeafCall, Remember, Request, WorstCase
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, ScopeError
+from metagen.events import Event, Listener
 from metagen.history import History
 from metagen.journal import Journal, MemoryJournal, Row
 from metagen.place import Place, Problem
@@ -62,19 +63,21 @@ class Scope:
         account: Account | None = None,
         label: str = "",
         order: int = 0,
-        emit: Callable[[Sequence], None] | None = None,
+        listener: Listener | None = None,
+        speaks: bool = False,
     ) -> Scope:
         """The scope of a problem. Must be made inside the event loop that will use it.
 
         account: a parent to nest the budget under (a limit shared by several problems).
         label: names the owner of the budget in messages, and keeps apart what different
         configurations record under their own limits. order: the problem's place among those
-        that share a limit.
+        that share a limit. listener: is told of events. speaks: it is told what the answer is made of, as it is
+        written, where the strategy knows which call writes it.
         """
         if limit := Budget.of(budget):
             account = Account(limit, account, label or "the problem")
         journal = MemoryJournal() if journal is None else journal
-        return cls(Place(Problem(problem, seed, journal, label, order, emit), "", account, None))
+        return cls(Place(Problem(problem, seed, journal, label, order, listener), "", account, None, speaks))
 
     # -- place -----------------------------------------------------------------------------------
 
@@ -88,10 +91,11 @@ class Scope:
         return self._place.path
 
     @explained
-    def child(self, role: str, *, budget: Budget | None = None) -> Scope:
+    def child(self, role: str, *, budget: Budget | None = None, speaks: bool = False) -> Scope:
         """A scope of its own for a nested call; `role` names its role and position, once.
 
-        budget: a limit of its own, nested under those above.
+        budget: a limit of its own, nested under those above. speaks: what one sample there writes is what this scope
+        was asked for, so that it can be streamed.
         """
         if not role or role != role.strip("/") or "#" in role:
             raise ScopeError(f"{role!r} cannot name a scope: expected a role such as 'sample' or 'revise/2'")
@@ -107,7 +111,7 @@ class Scope:
         if budget:
             owner = account.owner if account else problem.label
             account = Account(budget, account, f"{owner}:{path}")
-        return Scope(Place(problem, path, account, place))
+        return Scope(Place(problem, path, account, place, speaks and place.speaks))
 
     def seed(self, item: Item) -> int:
         """The seed of one item: 64 bits from run seed, problem, path, content and number."""
@@ -124,6 +128,9 @@ class Scope:
     def offer(self, sequence: Sequence, value: float | None = None, key: str | None = None) -> None:
         """Publish a candidate. If the budget ends, the one with the highest value is returned."""
         self.offers.append(Offer(sequence, value, key))
+        if (listener := self._place.problem.listener) is not None:
+            place, text, finish = len(self.offers) - 1, sequence.text, sequence.finish
+            listener(Event("offer", self.path, place, text, value, key, finish, sequence=sequence))
 
     def best_offer(self) -> Sequence | None:
         """The highest value; among equals the first; values before none; None if nothing was offered."""
@@ -132,8 +139,13 @@ class Scope:
 
     def emit(self, prefix: Sequence) -> None:
         """Stream a prefix that the strategy has committed to."""
-        if self._place.problem.emit is not None:
-            self._place.problem.emit(prefix)
+        if (listener := self._place.problem.listener) is not None:
+            listener(Event("commit", self.path, text=prefix.text, finish=prefix.finish, sequence=prefix))
+
+    @property
+    def voice(self) -> Listener | None:
+        """Who is to be told what is written here, as it is written; None where nobody is."""
+        return self._place.problem.listener if self._place.speaks else None
 
     @property
     def exhausted(self) -> bool:

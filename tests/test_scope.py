@@ -23,6 +23,7 @@ from metagen.budget import Budget
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import BudgetExhausted, EngineError, ScopeError, UnsupportedError
+from metagen.events import Event
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.openai.engine import _at_once
 from metagen.journal import Journal, MemoryJournal, Row, SQLiteJournal
@@ -98,7 +99,7 @@ def test_a_seed_depends_on_run_problem_path_content_and_index_and_on_nothing_els
     others = [seed(run=1), seed(problem="q"), seed(path="b"), seed(content=b"d"), seed(index=1)]
     assert len({seed(), *others}) == 6
     nested = Scope.root(
-        "p", journal=MemoryJournal(), budget=Budget(generated=5), label="other", order=9, emit=lambda s: None
+        "p", journal=MemoryJournal(), budget=Budget(generated=5), label="other", order=9, listener=print
     )
     assert nested.child("a", budget=Budget(calls=1)).seed(Item(b"c")) == seed()
     assert 0 <= seed() < 2**64
@@ -831,10 +832,10 @@ def test_the_best_offer_has_the_highest_value_and_the_first_of_equals() -> None:
 
 
 def test_emit_streams_to_whoever_listens() -> None:
-    heard: list[Sequence] = []
-    Scope.root("p", emit=heard.append).child("a").emit(PROMPT)
+    heard: list[Event] = []
+    Scope.root("p", listener=heard.append).child("a").emit(PROMPT)
     Scope.root("p").emit(PROMPT)
-    assert heard == [PROMPT]
+    assert [(one.kind, one.path, one.sequence) for one in heard] == [("commit", "a", PROMPT)]
 
 
 # -- the logical prefix cache -------------------------------------------------------------------------

@@ -78,6 +78,14 @@ class Continuation:
         text = self._decode(self._context + ids)[self._skip :]
         return text if final else text.rstrip(BROKEN)
 
+    def written(self, ids: list[int]) -> str:
+        """Text of the new ids, without what may be the beginning of a stop string."""
+        text = self.text(ids, final=False)
+        most = max(
+            (k for stop in self._stop for k in range(1, len(stop)) if text.endswith(stop[:k])), default=0
+        )
+        return text[: len(text) - most]
+
     def sample(
         self,
         ids: list[int],

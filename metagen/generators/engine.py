@@ -38,6 +38,8 @@ class GenerateRequest:
     the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
     engine knows them and has no ids; called in the engine's thread.
     shares: what these took physically, where the engine says so. begin: keeps the account of attempts (`attempt`).
+    written: is told, now and then, of the text of a sample so far, by engines that can; what a later token may still
+    change is held back. Called in the engine's thread.
     """
 
     prefix: Sequence
@@ -52,6 +54,7 @@ class GenerateRequest:
     begin: Callable[[abc.Sequence[int]], Awaitable[Attempt]] | None = field(
         default=None, compare=False, repr=False
     )
+    written: Callable[[int, str], None] | None = field(default=None, compare=False, repr=False)
 
     async def attempt(self, numbers: abc.Sequence[int]) -> Attempt:
         """Before samples are asked for, and before they are asked for again; for engines that say `tells_attempts`.

@@ -30,6 +30,7 @@ from metagen.generators.engine import (
     Share,
 )
 from metagen.generators.heard import Told
+from metagen.generators.spoken import Spoken
 from metagen.generators.watch import watch_answer
 from metagen.journal import Row
 from metagen.logs import logger
@@ -78,8 +79,11 @@ class Primitive(Generator):
         content = self.request_digest(prefix, until)
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most, self.recorded)
+        voice = scope.voice if n == 1 else None
+        spoken = None if voice is None else Spoken(voice, scope.path, prefix)
 
         async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
+            ended.written = None if spoken is None else spoken.hear
             return await self.sample(prefix, [items[i] for i in positions], until, cap, scope, ended)
 
         def worst(positions: abc.Sequence[int], cap: int | None) -> Usage:
@@ -93,7 +97,10 @@ class Primitive(Generator):
             if id(row.payload) not in made:
                 sequence = self._sequence(prefix, row)
                 made[id(row.payload)] = step.mark_end(prefix, sequence) if step is not None else sequence
-        return [made[id(row.payload)] for row in rows]
+        results = [made[id(row.payload)] for row in rows]
+        if spoken is not None and results:
+            spoken.end(results[0])
+        return results
 
     def request_digest(self, prefix: Sequence, until: Until) -> bytes:
         """Names what is asked for, in seeds and records."""
@@ -358,6 +365,8 @@ class EngineGenerator(Primitive):
             ranks=ranks,
             heard=told.hear,
             begin=told.begin,
+            # Where thoughts are told apart by a mark in the text, they are told when it is whole.
+            written=None if self.params.thought_end else ended.written,
         )
         told.shares = request.shares
         whole = UNTOLD

@@ -7,17 +7,19 @@ import os
 import threading
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from metagen import html, threads
 from metagen.border import checked, promises
-from metagen.budget import BudgetLike
+from metagen.budget import Account, BudgetLike
 from metagen.cost import Usage
 from metagen.errors import MetagenError
+from metagen.events import Event, Listener
 from metagen.generators.base import Generator
 from metagen.journal import Journal
+from metagen.logs import logger
 from metagen.parts import fingerprint
 from metagen.scope import Offer, Scope
 from metagen.sequence import Message, Prompt, Sequence, Until
@@ -25,6 +27,7 @@ from metagen.trace import Trace
 from metagen.verifiers.base import Answer, AnswerRule
 
 T = TypeVar("T")
+_LOG = logger(__name__)
 #: Seconds that an interrupted call has for its clean end.
 GRACE = 10.0
 LOOP = "metagen-loop"
@@ -115,6 +118,36 @@ class Result:
         return html.table(columns, rows) if rows else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Solved(Event):
+    """The end of a solve, of kind `answer`."""
+
+    result: Result | None = None
+
+
+class _Telling:
+    """Tells a caller's functions of events. A function that raises is told nothing more: what is paid for is kept."""
+
+    def __init__(self, on_event: Listener | None, emit: Callable[[Sequence], None] | None) -> None:
+        self._on_event, self._emit = on_event, emit
+        self._last: Sequence | None = None
+
+    def __call__(self, event: Event) -> None:
+        if event.sequence is not None and event.kind in ("commit", "answer") and event.sequence != self._last:
+            self._last = event.sequence
+            self._emit = self._told("emit", self._emit, event.sequence)
+        self._on_event = self._told("on_event", self._on_event, event)
+
+    def _told(self, name: str, function: Callable[[T], None] | None, of: T) -> Callable[[T], None] | None:
+        if function is not None:
+            try:
+                function(of)
+            except Exception:  # noqa: BLE001 - what is paid for is not lost by it
+                _LOG.warning(f"{name} raised an error, and is told nothing more", exc_info=True)
+                return None
+        return function
+
+
 def _extends(result: Sequence, given: Mapping[str, Any]) -> str | None:
     prefix: Sequence = given["prefix"]
     if result.extends(prefix):
@@ -165,7 +198,10 @@ class Strategy(Generator):
         if n > 1 and scope.limited:
             return await self._in_turn(prefix, n, start, until, scope)
         return await scope.gather(
-            *(self._anytime(prefix, until, scope.child(str(i))) for i in range(start, start + n))
+            *(
+                self._anytime(prefix, until, scope.child(str(i), speaks=n == 1))
+                for i in range(start, start + n)
+            )
         )
 
     async def _in_turn(
@@ -201,12 +237,15 @@ class Strategy(Generator):
         budget: BudgetLike,
         seed: int,
         journal: Journal | None,
-        emit: Callable[[Sequence], None] | None = None,
+        listener: Listener | None = None,
+        account: Account | None = None,
     ) -> tuple[Sequence, Scope]:
         """The prefix and the root scope of a call on one prompt; in the event loop that will use them."""
         prefix = Sequence.of(Prompt.of(prompt))
-        name = prefix.prompt.problem_id
-        root = Scope.root(name, seed=seed, journal=journal, budget=budget, label=self.fingerprint, emit=emit)
+        root = Scope.root(
+            prefix.prompt.problem_id, seed=seed, journal=journal, budget=budget, account=account,
+            label=self.fingerprint, listener=listener, speaks=listener is not None,
+        )  # fmt: skip
         return prefix, root
 
     @checked
@@ -218,14 +257,16 @@ class Strategy(Generator):
         seed: int = 0,
         journal: Journal | None = None,
         emit: Callable[[Sequence], None] | None = None,
+        on_event: Listener | None = None,
     ) -> Result:
         """`solve` for code that runs in an event loop of its own."""
-        prefix, scope = self.open_call(prompt, budget, seed, journal, emit)
-        child = scope.child("0")
+        telling = None if emit is None and on_event is None else _Telling(on_event, emit)
+        prefix, scope = self.open_call(prompt, budget, seed, journal, telling)
+        child = scope.child("0", speaks=True)
         sequence = await self._anytime(prefix, None, child)
         answer = (await self.answer.read([sequence]))[0] if self.answer is not None else None
         trace = scope.trace
-        return Result(
+        result = Result(
             sequence.text,
             sequence,
             answer,
@@ -235,6 +276,40 @@ class Strategy(Generator):
             self.oracle,
             trace,
         )
+        if telling is not None:
+            key = None if answer is None else answer.text
+            text, finish, usage = sequence.text, sequence.finish, trace.usage
+            telling(
+                Solved(
+                    "answer", text=text, key=key, finish=finish, usage=usage, sequence=sequence, result=result
+                )
+            )
+        return result
+
+    async def stream(
+        self,
+        prompt: Prompt | str | Iterable[Message | Mapping[str, Any]],
+        *,
+        budget: BudgetLike = None,
+        seed: int = 0,
+        journal: Journal | None = None,
+    ) -> AsyncIterator[Event]:
+        """Solve one prompt, and yield events as they happen; the last one is `Solved`, with the result.
+
+        Who leaves the iteration ends the work. Raises what `asolve` raises, behind the events before.
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.ensure_future(
+            self.asolve(prompt, budget=budget, seed=seed, journal=journal, on_event=events.put_nowait)
+        )
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
 
     @checked
     def solve(
@@ -245,14 +320,19 @@ class Strategy(Generator):
         seed: int = 0,
         journal: Journal | None = None,
         emit: Callable[[Sequence], None] | None = None,
+        on_event: Listener | None = None,
     ) -> Result:
         """Solve one prompt and wait for it; works in scripts and in notebooks (a background loop runs it).
 
         budget: a Budget, a dictionary of its fields, or an integer (generated tokens).
         journal: where to record; a MemoryJournal of this call's own by default.
-        emit: called with each prefix that the strategy commits to.
+        emit: called with each prefix that the strategy commits to, and at last with its answer. on_event: called with
+        each `Event` as it happens, in the event loop of the solve. A function that raises is told nothing more; the log
+        says so.
         """
-        return wait(self.asolve(prompt, budget=budget, seed=seed, journal=journal, emit=emit))
+        return wait(
+            self.asolve(prompt, budget=budget, seed=seed, journal=journal, emit=emit, on_event=on_event)
+        )
 
 
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}

@@ -49,7 +49,8 @@ class Sample(Strategy):
         self.accepts_until = self.generator.accepts_until
 
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
-        (sequence,) = await self.generator.generate(prefix, until=until, scope=scope.child("sample"))
+        place = scope.child("sample", speaks=True)
+        (sequence,) = await self.generator.generate(prefix, until=until, scope=place)
         (answer,) = await self.answer.read([sequence]) if self.answer else (None,)
         scope.offer(sequence, key=answer.key if answer else None)
         return sequence

@@ -235,7 +235,7 @@ class Link:
 def _bare(request: Request) -> Request:
     """A request as it is sent: who hears of its samples and attempts stays here."""
     return (
-        replace(request, ended={}, shares={}, heard=None, begin=None)
+        replace(request, ended={}, shares={}, heard=None, begin=None, written=None)
         if isinstance(request, GenerateRequest)
         else request
     )

@@ -27,6 +27,9 @@ from metagen.generators.torch.sampling import draw
 from metagen.generators.torch.speculation.speculate import Speculation
 from metagen.generators.torch.states import Proposed, States
 
+#: Tokens of a sample between two times that whoever streams it is told of its text.
+EVERY = 4
+
 
 class Decoder:
     """`finished(generation)` is called when all samples are there, `failed` when they cannot go on."""
@@ -47,6 +50,8 @@ class Decoder:
         self._states = States(model, rows, apart=draft is not None)
         self._speculation = None if draft is None else Speculation(draft, model, rows, stats, self._matcher)
         self._ready: deque[Generation] = deque()
+        #: Requests that are told of their texts while these are written.
+        self._streamed: set[Generation] = set()
         #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little.
         self._lost: dict[Generation, MetagenError] = {}
         self._joint = Joint(rows, stats, self._masks, self._lost)
@@ -58,6 +63,8 @@ class Decoder:
     def add(self, generation: Generation) -> None:
         """Decode a generation whose prefix is in the tree, locked, and whose first row's room is reserved."""
         self._ready.append(generation)
+        if generation.request.written is not None and generation.search is None:
+            self._streamed.add(generation)
 
     def cancel(self, tickets: Container[Ticket]) -> None:
         """Free the rows of requests and all they hold."""
@@ -117,6 +124,17 @@ class Decoder:
             self._failed(*self._lost.popitem())
         states.leave()
         states.part()
+        if self._streamed:
+            self._stream()
+
+    def _stream(self) -> None:
+        """Tell of texts so far."""
+        rows = self._rows
+        for row in range(rows.count):
+            owner, count = rows.generation(row), int(rows.length[row])
+            if owner in self._streamed and count % EVERY == 0 and owner.request.written is not None:
+                text = owner.continuation.written(rows.ids[row, :count].tolist())
+                owner.request.written(int(rows.sample[row]), text)
 
     # -- choosing --------------------------------------------------------------------------------
 
@@ -340,6 +358,7 @@ class Decoder:
     def _release(self, g: Generation) -> None:
         """Take back lock and promises."""
         assert g.node is not None
+        self._streamed.discard(g)
         self._joint.discard(g)
         self._tree.unlock(g.node)
         self._tree.reserved -= g.reserved

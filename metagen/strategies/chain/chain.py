@@ -85,7 +85,8 @@ class Chain(Strategy):
                 waited = {need: await made[need] for need in self.graph.predecessors(name)}
                 scope.history.join(begun, (seen for _, seen in waited.values()))
                 before = {need: output for need, (output, _) in waited.items()}
-                output = await self.steps[name].perform(Inputs(prefix, before), scope.child(name))
+                place = scope.child(name, speaks=name == self.output)
+                output = await self.steps[name].perform(Inputs(prefix, before), place)
             except MetagenError as refusal:
                 made[name].set_exception(refusal)
                 made[name].exception()  # it has been seen, also where no other step waits for it
