@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from metagen import __version__, trust
 from metagen.border import traceback_of
-from metagen.cli import models, output, results, runs, tools
+from metagen.cli import models, output, results, runs, serve, tools
 from metagen.cli.signals import exit_code, heed
 from metagen.errors import InputError, MetagenError
 
@@ -118,6 +118,7 @@ app.command()(results.recommend)
 app.command()(results.quality)
 app.command()(results.show)
 app.command("ls")(results.list_runs)
+app.command()(serve.serve)
 app.command()(tools.new)
 app.command()(tools.schema)
 app.command()(tools.doctor)

@@ -294,7 +294,8 @@ def developing(share: float) -> Callable[[int, Problem], bool]:
 def prune_definitions(experiment: Experiment) -> dict[str, Any]:
     """The experiment as plain data, without the definitions that no cell of it needs."""
     data = plain(experiment)
-    data.pop("cache", None)  # changes no result
+    for name in ("cache", "serve"):  # change no result
+        data.pop(name, None)
     kept = definitions.definitions_of(experiment, *definitions.of_cells(experiment.grid.cells))
     for section in SECTIONS:
         of = data.get(section, {})

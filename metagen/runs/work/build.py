@@ -23,6 +23,7 @@ from metagen.runs.declare.specs import (
     Experiment,
     OptionSpec,
     PartSpec,
+    ReplaySpec,
 )
 from metagen.runs.declare.specs.definition import DerivedSpec
 from metagen.runs.declare.specs.strategies import StepSpec
@@ -227,6 +228,27 @@ def open_setup(experiment: Experiment, *, cores: int | None = None) -> Iterator[
             with about("strategies", cell.strategy):
                 setup.strategy(cell)
         yield setup
+
+
+@contextmanager
+def open_for_prompts(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
+    """What the grid needs to answer prompts that are no problems of its task, whose data are not read.
+
+    The task says how answers are read, and where steps end. Cells that replay recorded samples have none for new
+    prompts: they are left out. The rest is as in `open_setup`.
+    """
+    task = _task(experiment)
+    cells = tuple(
+        cell
+        for cell in configurations(experiment)
+        if not isinstance(experiment.generators[cell.generator], ReplaySpec)
+    )
+    with ExitStack() as stack:
+        needed, asked = Needed.of(experiment, cells), Asked(task)
+        engines = _engines(experiment, needed, cores or usable_cores(), stack)
+        generators = {name: _generator(experiment, name, engines) for name in needed.generators}
+        verifiers = _verifiers(experiment, needed, engines, generators, task, _grade(task, asked))
+        yield Setup(experiment, task, engines, generators, verifiers, cells, 0, asked, {})
 
 
 def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStack) -> dict[str, Engine]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from metagen.budget import Budget
 from metagen.runs.declare.specs.definition import Definition
 from metagen.runs.declare.specs.executor import ExecutorSpec
 from metagen.runs.declare.specs.fields import (
@@ -20,8 +18,10 @@ from metagen.runs.declare.specs.fields import (
     distinct,
     some,
 )
+from metagen.runs.declare.specs.limits import BudgetSpec
 from metagen.runs.declare.specs.parts import PartSpec, Spec
-from metagen.values import Count, Expects, Integer, Quantity, Total
+from metagen.runs.declare.specs.serve import ServeSpec
+from metagen.values import Count, Expects, Integer
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
 
@@ -70,18 +70,6 @@ class GridSpec(Spec):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSpec(Budget):
-    """A Budget as read from outside."""
-
-    generated: Total | None = None
-    prefilled: Total | None = None
-    calls: Total | None = None
-    flops: Quantity | None = None
-    money: Quantity | None = None
-    seconds: Quantity | None = None
-
-
 def _check_divisible(total: BudgetSpec) -> BudgetSpec:
     if total.seconds is not None:
         raise ValueError("a deadline is not divided; give seconds under budget, for each problem")
@@ -126,7 +114,7 @@ class Experiment(Spec):
     budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where
     runs share their records; each pays for all that it records itself by default. name: of the run. seed: what all
     draws come from. task: what is asked. engines: what runs models; only those that the grid needs are opened.
-    generators: what writes. verifiers: what scores. strategies: how to answer.
+    generators: what writes. verifiers: what scores. strategies: how to answer. serve: how `metagen serve` serves them.
     """
 
     name: Name
@@ -141,6 +129,7 @@ class Experiment(Spec):
     allocation: AllocationSpec | None = None
     executor: ExecutorSpec = ExecutorSpec()
     cache: FolderName | None = None
+    serve: ServeSpec | None = None
 
     @model_validator(mode="after")
     def _on_one_machine(self) -> Self:

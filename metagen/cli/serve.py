@@ -1,0 +1,45 @@
+"""`metagen serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from metagen.cli import output
+from metagen.cli.options import Rehearse, Sets, Trust, experiments
+from metagen.errors import InputError, install
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(help="An experiment, a YAML file.", autocompletion=experiments)],
+    host: Annotated[
+        str | None, typer.Option(help="Where to listen; others than this machine need keys.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = None,
+    sets: Sets = None,
+    rehearse: Rehearse = False,
+    trust: Trust = False,
+) -> None:
+    """Serve the strategies of a file as models of the OpenAI API."""
+    from metagen.runs.declare import schema
+    from metagen.runs.declare.specs.serve import ServeSpec
+
+    source = schema.read_source(file, sets=sets or (), rehearse=rehearse)
+    experiment = schema.parse_experiment(source, file.parent)
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    spec = (experiment.serve or ServeSpec()).model_copy(update=given)
+    try:
+        from metagen.serve.run import serve
+    except ImportError as error:
+        raise InputError(
+            f"a server needs packages that are not installed ({error.name}): {install('serve')}"
+        ) from None
+    with schema.locate_errors(source):
+        serve(experiment, spec, _began)
+
+
+def _began(address: str, models: list[str]) -> None:
+    output.say(f"listening at {address}; {len(models)} models: {', '.join(models)}")
+    output.say("to ask: POST /v1/chat/completions; Ctrl-C ends it, once what is in work is answered")

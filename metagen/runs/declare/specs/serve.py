@@ -1,0 +1,63 @@
+"""How the strategies of a file are served to other programs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from metagen.runs.declare.specs.fields import Name
+from metagen.runs.declare.specs.limits import BudgetSpec
+from metagen.runs.declare.specs.parts import Spec
+from metagen.values import Count, Expects, Filled, Quantity, Switch
+
+Variable = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), Expects("the name of an environment variable")
+]
+Port = Annotated[int, Field(ge=0, le=65535), Expects("a port from 0 to 65535")]
+
+
+class KeySpec(Spec):
+    """Who may ask: by a key that an environment variable holds.
+
+    env: the variable. budget: of all requests with this key together, since the server began. per_minute: requests.
+    """
+
+    env: Variable
+    budget: BudgetSpec | None = None
+    per_minute: Count | None = None
+
+
+class EffortSpec(Spec):
+    """What a `reasoning_effort` stands for. strategy: in place of the model's. n: its samples. budget: of a request."""
+
+    strategy: Name | None = None
+    n: Count | None = None
+    budget: BudgetSpec | None = None
+
+
+class ServeSpec(Spec):
+    """A server of the OpenAI API, with every configuration of the grid as a model.
+
+    host, port: where it listens; other hosts than this machine's own need keys. keys: who may ask; without any,
+    everybody on this machine. concurrency: requests in work at a time. waiting: requests that may wait; more are
+    refused. deadline: seconds for a request. max_n: of choices, and of a strategy's samples. max_tokens: of a sample.
+    max_body: bytes of a request. effort: by `reasoning_effort`. own_sampling: temperature and other sampling parameters
+    of requests are not looked at. aliases: other names of models. origins: of web pages that may ask (CORS). exhausted:
+    a request whose budget ended gets what there is, or an error.
+    """
+
+    host: Filled = "127.0.0.1"
+    port: Port = 8000
+    keys: dict[Name, KeySpec] = Field(default={})
+    concurrency: Count = 64
+    waiting: Count = 256
+    deadline: Quantity | None = None
+    max_n: Count = 128
+    max_tokens: Count = 16384
+    max_body: Count = 1_000_000
+    effort: dict[Literal["none", "minimal", "low", "medium", "high", "xhigh"], EffortSpec] = Field(default={})
+    own_sampling: Switch = False
+    aliases: dict[Filled, Filled] = Field(default={})
+    origins: tuple[Filled, ...] = ()
+    exhausted: Literal["answer", "error"] = "answer"

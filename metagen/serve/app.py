@@ -1,0 +1,380 @@
+"""The web application: routes of the OpenAI API over a service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
+
+from metagen import __version__
+from metagen.errors import MetagenError
+from metagen.events import Event
+from metagen.logs import logger
+from metagen.runs.declare.specs.serve import ServeSpec
+from metagen.serve import answers
+from metagen.serve.errors import ApiError, of_error
+from metagen.serve.gate import Client, Gate, Keys
+from metagen.serve.metrics import Metrics
+from metagen.serve.models import Models
+from metagen.serve.protocol import ChatRequest, CompletionRequest, parse
+from metagen.serve.solve import Job, Service, Solution
+
+_LOG = logger(__name__)
+#: Seconds without a word after which a stream says that it is still there.
+BEAT = 15.0
+#: Of a request whose client has gone away.
+GONE = 499
+
+
+def make_app(models: Models, spec: ServeSpec, *, keys: Keys | None = None) -> FastAPI:
+    """The application. keys: who may ask; by default those of the environment that the spec names."""
+    app = FastAPI(
+        title="metagen", version=__version__, docs_url=None, redoc_url=None,
+        description="Strategies of inference-time scaling as models of the OpenAI API.",
+    )  # fmt: skip
+    server = Server(Service(models, spec), Keys(spec.keys) if keys is None else keys)
+    server.add_routes(app)
+    app.state.server = server
+    if spec.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(spec.origins), allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )  # fmt: skip
+    app.add_middleware(BodyLimit, most=spec.max_body)
+    app.add_exception_handler(ApiError, _say)
+    app.add_exception_handler(HTTPException, _say_http)
+    app.add_exception_handler(Exception, _say_fault)
+    return app
+
+
+class Server:
+    """What the routes share: a service, its clients, its queue and its counters. draining: no new work is taken."""
+
+    def __init__(self, service: Service, keys: Keys) -> None:
+        self.service, self.keys = service, keys
+        self.gate = Gate(service.spec.concurrency, service.spec.waiting)
+        self.metrics = Metrics(self.gate)
+        self.draining = False
+        self._began = int(time.time())
+
+    def add_routes(self, app: FastAPI) -> None:
+        """All of them."""
+        chat, text = _documented(ChatRequest), _documented(CompletionRequest)
+        app.post("/v1/chat/completions", openapi_extra=chat, responses=_RESPONSES)(self.chat)
+        app.post("/v1/completions", openapi_extra=text, responses=_RESPONSES)(self.complete)
+        app.get("/v1/models")(self.list_models)
+        app.get("/v1/models/{name:path}")(self.show_model)
+        app.get("/health")(self.health)
+        app.get("/ready")(self.ready)
+        app.get("/metrics")(self.show_metrics)
+
+    # -- routes ------------------------------------------------------------------------------------
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a chat."""
+        return await self._answer(request, "chat")
+
+    async def complete(self, request: Request) -> Response:
+        """Continue a text."""
+        return await self._answer(request, "text")
+
+    async def list_models(self, request: Request) -> dict[str, Any]:
+        """The configurations of the file, and their aliases."""
+        self.keys.client(request.headers.get("authorization"))
+        return {"object": "list", "data": [self._model(name) for name in self.service.models.names]}
+
+    async def show_model(self, name: str, request: Request) -> dict[str, Any]:
+        """One of them."""
+        self.keys.client(request.headers.get("authorization"))
+        self.service.models.find(name)
+        return self._model(name)
+
+    async def health(self) -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "ok"}
+
+    async def ready(self) -> Response:
+        """Whether new work is taken."""
+        status = "draining" if self.draining else "ready"
+        return JSONResponse({"status": status}, 503 if self.draining else 200)
+
+    async def show_metrics(self) -> Response:
+        """For Prometheus."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._began, "owned_by": "metagen"}
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    async def _answer(self, request: Request, kind: answers.Kind) -> Response:
+        began, model, status = time.monotonic(), "", 500
+        try:
+            client = self.keys.client(request.headers.get("authorization"))
+            self.keys.count(client)
+            if self.draining:
+                raise ApiError(503, "this server is about to end", code="draining", retry=1)
+            asked = parse(
+                ChatRequest if kind == "chat" else CompletionRequest, await _json(request), request.headers
+            )
+            jobs = self.service.jobs(asked)
+            _check_quota(client)
+            model, form = jobs[0].model, answers.Form(kind, asked.model)
+            if asked.stream:
+                place = self.gate.enter(client)
+                await place.__aenter__()  # who is refused gets a status, not a stream
+                usage = asked.stream_options is not None and asked.stream_options.include_usage
+                chunks = answers.stream(
+                    form, jobs, lambda job: self._follow(job, client),
+                    usage=usage, progress=asked.metagen.progress,
+                )  # fmt: skip
+                status = 0
+                return StreamingResponse(
+                    self._events(chunks, place, model, began),
+                    media_type="text/event-stream",
+                    headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+                )
+            solutions = await _unless_gone(request, self._solve(jobs, client))
+            status = 200
+            return JSONResponse(form.whole(solutions))
+        except _Gone:
+            status = GONE
+            return Response(status_code=GONE)
+        except MetagenError as error:
+            refusal = _told(error)
+            status = refusal.status
+            return await _say(request, refusal)
+        finally:
+            if status:
+                self.metrics.ended(model, status, time.monotonic() - began)
+
+    async def _solve(self, jobs: list[Job], client: Client) -> list[Solution]:
+        async with self.gate.enter(client):
+            solutions = [await self.service.solve(job, account=client.account) for job in jobs]
+        for solution in solutions:
+            self.metrics.spent(solution)
+        return solutions
+
+    async def _follow(self, job: Job, client: Client) -> AsyncGenerator[Event | Solution]:
+        async with aclosing(self.service.follow(job, client.account)) as events:
+            async for event in events:
+                if isinstance(event, Solution):
+                    self.metrics.spent(event)
+                yield event
+
+    async def _events(
+        self, chunks: AsyncGenerator[dict[str, Any]], place: Any, model: str, began: float
+    ) -> AsyncGenerator[str]:
+        """Chunks as server-sent events. An error within them is one, in the API's form, and ends the stream."""
+        status = GONE
+        try:
+            async for chunk in _with_beats(chunks):
+                yield ": still at work\n\n" if chunk is None else f"data: {json.dumps(chunk)}\n\n"
+            yield "data: [DONE]\n\n"
+            status = 200
+        except MetagenError as error:
+            refusal = _told(error)
+            status = refusal.status
+            yield f"data: {json.dumps(refusal.body)}\n\n"
+            yield "data: [DONE]\n\n"
+        except Exception:  # noqa: BLE001 - the stream has begun: no one else can say it
+            status = 500
+            _LOG.exception("a request failed")
+            yield f"data: {json.dumps(_FAULT.body)}\n\n"
+            yield "data: [DONE]\n\n"
+        finally:
+            await place.__aexit__(None, None, None)
+            self.metrics.ended(model, status, time.monotonic() - began)
+
+
+def _check_quota(client: Client) -> None:
+    if client.account is None:
+        return
+    budget, left = client.account.budget, client.account.left()
+    spent = [
+        name
+        for name, amount in zip(budget.divisible, _of(left, budget.divisible), strict=True)
+        if amount <= 0
+    ]
+    if spent:
+        raise ApiError(429, f"the budget of this key is spent: {', '.join(spent)}", code="insufficient_quota")
+
+
+def _of(left: tuple[float, ...], names: tuple[str, ...]) -> list[float]:
+    from metagen.budget import DIMENSIONS
+
+    return [left[DIMENSIONS.index(name)] for name in names]
+
+
+class _Gone(Exception):
+    """The client has gone away."""
+
+
+async def _unless_gone(request: Request, work: Awaitable[list[Solution]]) -> list[Solution]:
+    """The result of `work`, which is cancelled once nobody waits for it. Raises _Gone then."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise _Gone
+        return task.result()
+    finally:
+        for one in (task, watch):
+            one.cancel()
+        with suppress(asyncio.CancelledError, MetagenError):
+            await task
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _with_beats(chunks: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[dict[str, Any] | None]:
+    """Chunks, and None whenever there was none for some time."""
+    waiting: asyncio.Future[dict[str, Any]] | None = None
+    try:
+        while True:
+            if waiting is None:
+                waiting = asyncio.ensure_future(anext(chunks))
+            done, _ = await asyncio.wait({waiting}, timeout=BEAT)
+            if not done:
+                yield None
+                continue
+            try:
+                chunk = waiting.result()
+            except StopAsyncIteration:
+                return
+            finally:
+                waiting = None
+            yield chunk
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration, MetagenError):
+                await waiting
+        await chunks.aclose()
+
+
+async def _json(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is no JSON", code="invalid_json") from None
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+_FAULT = ApiError(500, "this is a fault of the server; its log says more", code="internal_error")
+
+
+def _told(error: MetagenError) -> ApiError:
+    """What a client is told; the rest is in the log."""
+    refusal = of_error(error)
+    if refusal.status >= 500 and refusal is not error:
+        _LOG.error("a request failed", exc_info=error)
+    return refusal
+
+
+async def _say(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return JSONResponse(error.body, error.status, headers=error.headers)
+
+
+async def _say_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    found = ApiError(
+        error.status_code, str(error.detail), code="not_found" if error.status_code == 404 else None
+    )
+    return JSONResponse(found.body, error.status_code, headers=error.headers)
+
+
+async def _say_fault(request: Request, error: Exception) -> Response:
+    return JSONResponse(_FAULT.body, 500)
+
+
+class BodyLimit:
+    """Refuses bodies beyond so many bytes, before they are in memory."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], most: int) -> None:
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > self._most:
+            await self._refuse(scope, receive, send)
+            return
+        seen, began = 0, False
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                raise ApiError(413, f"the body has more than {self._most:,} bytes", code="body_too_large")
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            await self._app(scope, counted, noted)
+        except ApiError:
+            if began:
+                raise
+            await self._refuse(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = ApiError(413, f"the body has more than {self._most:,} bytes", code="body_too_large")
+        await JSONResponse(error.body, error.status)(scope, receive, send)
+
+
+# -- documentation -------------------------------------------------------------------------------------
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "object", "required": ["message", "type", "param", "code"]}},
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": what, "content": {"application/json": {"schema": _ERROR}}}
+    for status, what in (
+        (400, "A field that cannot be honoured"), (401, "No key, or an unknown one"), (402, "The budget ended"),
+        (404, "No such model"), (413, "Too large a body"), (429, "Too many requests"), (503, "The engine failed"),
+    )
+}  # fmt: skip
+
+
+def _documented(kind: type[ChatRequest | CompletionRequest]) -> dict[str, Any]:
+    schema = kind.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _inline(schema)}}}}
+
+
+def _inline(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without references."""
+    definitions = schema.pop("$defs", {})
+
+    def of(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return of(definitions[value["$ref"].rpartition("/")[2]])
+            return {name: of(one) for name, one in value.items()}
+        return [of(one) for one in value] if isinstance(value, list) else value
+
+    found: dict[str, Any] = of(schema)
+    return found

@@ -1,0 +1,276 @@
+"""Requests of the OpenAI API, as far as they mean something to a strategy. Everything else is refused by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from metagen.errors import InputError
+from metagen.generators.decoding.grammar import Grammar
+from metagen.runs.declare.source import nearest
+from metagen.serve.errors import ApiError, refuse
+
+R = TypeVar("R", bound="Request")
+Positive = Annotated[int, Field(ge=1)]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+#: Sampling parameters that are called in the API as they are called here.
+SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+)
+#: Fields that change nothing here, and that clients send all the same.
+IDLE = (
+    "user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
+    "verbosity", "prompt_cache_retention",
+)  # fmt: skip
+
+
+class _Read(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Limits(_Read):
+    """What one request may spend: see `Budget`."""
+
+    generated: Annotated[int, Field(ge=0)] | None = None
+    prefilled: Annotated[int, Field(ge=0)] | None = None
+    calls: Annotated[int, Field(ge=0)] | None = None
+    flops: Annotated[float, Field(ge=0)] | None = None
+    money: Annotated[float, Field(ge=0)] | None = None
+    seconds: Annotated[float, Field(ge=0)] | None = None
+
+
+class Options(_Read):
+    """What a request asks of metagen, in the field `metagen` of its body.
+
+    budget: tokens to generate, or limits by name. strategy: another one of the same generator. n: samples of the
+    strategy. effort: as `reasoning_effort`. progress: whether a stream tells how the work goes. exhausted: what a
+    request gets whose budget ends, what there is or an error.
+    """
+
+    budget: Limits | Annotated[int, Field(ge=0)] | None = None
+    strategy: str | None = None
+    n: Positive | None = None
+    effort: Effort | None = None
+    progress: bool = True
+    exhausted: Literal["answer", "error"] | None = None
+
+
+class StreamOptions(_Read):
+    """include_usage: a chunk with the usage comes before the end. include_obfuscation: there is none."""
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class JsonSchema(_Read):
+    """A schema that the answer must fit."""
+
+    name: str = "answer"
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(_Read):
+    """text, json_object (any JSON), or json_schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class Request(_Read):
+    """What both endpoints have."""
+
+    model: str
+    n: Positive = 1
+    max_tokens: Positive | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    metagen: Options = Options()
+    user: Any = None
+    metadata: Any = None
+    store: Any = None
+    service_tier: Any = None
+    parallel_tool_calls: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    safety_identifier: Any = None
+    verbosity: Any = None
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of a sample, at most, as the request says it."""
+        return self.max_tokens
+
+    @property
+    def keeps_logprobs(self) -> bool:
+        """Whether log-probabilities are asked for."""
+        return False
+
+    @property
+    def form(self) -> ResponseFormat | None:
+        """What the answer must be."""
+        return None
+
+    def sampling(self) -> dict[str, Any]:
+        """The sampling parameters that it changes, by `SamplingParams`' names. ApiError for what cannot be had."""
+        given = {name: value for name in SAME if (value := getattr(self, name)) is not None}
+        if given.get("top_k") == -1:
+            given["top_k"] = 0
+        if self.length is not None:
+            given["max_tokens"] = self.length
+        if self.stop:
+            given["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if self.logit_bias:
+            try:
+                given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
+            except ValueError:
+                raise refuse("logit_bias", "expected ids of tokens") from None
+        if self.form is not None and self.form.type != "text":
+            given["grammar"] = _grammar(self.form)
+        if self.keeps_logprobs:
+            given["logprobs"] = True
+        return given
+
+
+class ChatRequest(Request):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    max_completion_tokens: Positive | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+    reasoning_effort: Effort | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    modalities: list[str] | None = None
+    audio: Any = None
+    prediction: Any = None
+    web_search_options: Any = None
+
+    @property
+    def length(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def keeps_logprobs(self) -> bool:
+        return bool(self.logprobs)
+
+    @property
+    def form(self) -> ResponseFormat | None:
+        return self.response_format
+
+    def sampling(self) -> dict[str, Any]:
+        if self.tools or self.functions:
+            name = "tools" if self.tools else "functions"
+            raise refuse(
+                name,
+                "a strategy answers in text and calls no tools of a client; leave it out, or give the strategy tools "
+                "of its own in the server's file (tool_use)",
+            )
+        if self.top_logprobs:
+            raise refuse("top_logprobs", "only the tokens that were drawn are kept; leave it out")
+        for name in ("audio", "prediction", "web_search_options"):
+            if getattr(self, name) is not None:
+                raise refuse(name, "not supported; leave it out")
+        if self.modalities is not None and self.modalities != ["text"]:
+            raise refuse("modalities", "answers are text")
+        return super().sampling()
+
+
+class CompletionRequest(Request):
+    """POST /v1/completions."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    best_of: Positive | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    suffix: str | None = None
+
+    @property
+    def keeps_logprobs(self) -> bool:
+        return self.logprobs is not None
+
+    @property
+    def prompts(self) -> list[str]:
+        """The texts that are to be continued."""
+        given = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        if not given or not all(isinstance(one, str) and one for one in given):
+            raise refuse("prompt", "expected a text, or a list of texts; token ids are not supported")
+        return [str(one) for one in given]
+
+    def sampling(self) -> dict[str, Any]:
+        if self.best_of not in (None, self.n):
+            raise refuse("best_of", "a strategy chooses by itself; give metagen.n, and leave best_of out")
+        if self.echo:
+            raise refuse("echo", "prompts are not repeated; leave it out")
+        if self.suffix:
+            raise refuse("suffix", "texts are continued, not filled in; leave it out")
+        return super().sampling()
+
+
+def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
+    """A request from the JSON of its body, and from headers `x-metagen-…` where the body does not say them.
+
+    Raises ApiError that names the field at fault.
+    """
+    if not isinstance(body, dict):
+        raise ApiError(400, f"expected a JSON object, got {type(body).__name__}", code="invalid_json")
+    beside = {
+        name: value
+        for name in Options.model_fields
+        if (value := headers.get(f"x-metagen-{name}")) is not None
+    }
+    if beside and isinstance(body.get("metagen", {}), dict):
+        body = {**body, "metagen": {**beside, **body.get("metagen", {})}}
+    given = {name: value for name, value in body.items() if value is not None}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as errors:
+        raise _fault(kind, errors) from None
+
+
+def _fault(kind: type[Request], errors: ValidationError) -> ApiError:
+    """The first fault, by its place in the body."""
+    first = errors.errors(include_url=False)[0]
+    place = [str(part) for part in first["loc"]]
+    path = ".".join(place)
+    if first["type"] == "extra_forbidden":
+        known = list(Options.model_fields if place[:1] == ["metagen"] else kind.model_fields)
+        message = f"{path}: no such field{nearest(place[-1], known)}"
+        return ApiError(400, message, param=path, code="unknown_field")
+    if first["type"] == "missing":
+        return ApiError(400, f"{path}: missing", param=path, code="missing_field")
+    return ApiError(400, f"{path} = {first['input']!r:.80}: {first['msg']}", param=path, code="invalid_value")
+
+
+def _grammar(form: ResponseFormat) -> Grammar:
+    try:
+        if form.type == "json_object":
+            return Grammar.json({"type": "object"})
+        if form.json_schema is None:
+            raise refuse("response_format.json_schema", "missing")
+        return Grammar.json(form.json_schema.schema_)
+    except InputError as error:
+        raise refuse("response_format", str(error)) from None

@@ -1,0 +1,164 @@
+"""One request: a strategy, a prompt, limits; and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from metagen.budget import Account, Budget
+from metagen.errors import BudgetExhausted, MetagenError
+from metagen.events import Event, Listener
+from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
+from metagen.sequence import Prompt, Sequence
+from metagen.serve.errors import ApiError, refuse
+from metagen.serve.models import Models
+from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
+from metagen.strategies.base import Strategy
+from metagen.trace import Trace
+from metagen.verifiers.base import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request, understood. model: as it is called in the file. samples: of the strategy, if it has a number.
+
+    strict: an error in place of a best effort, where the budget ends.
+    """
+
+    model: str
+    strategy: Strategy
+    prompt: Prompt
+    choices: int
+    seed: int
+    budget: Budget | None
+    strict: bool
+    samples: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What came of a job: one sequence for each choice, or fewer where the budget ended, and their answers."""
+
+    job: Job
+    sequences: tuple[Sequence, ...]
+    answers: tuple[Answer | None, ...]
+    trace: Trace
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a limit ended some of it."""
+        return any(one.exhausted for one in self.sequences) or len(self.sequences) < self.job.choices
+
+
+class Service:
+    """What a server and a client in this process have in common: requests in, solutions out."""
+
+    def __init__(self, models: Models, spec: ServeSpec) -> None:
+        self.models, self.spec = models, spec
+
+    def jobs(self, request: Request) -> list[Job]:
+        """The jobs of a request, one for each prompt. Raises ApiError for what cannot be honoured."""
+        spec, options = self.spec, request.metagen
+        effort = self._effort(request)
+        n = options.n or (effort.n if effort else None)
+        for name, value, most in (("n", request.n, spec.max_n), ("metagen.n", options.n or 1, spec.max_n)):
+            if value > most:
+                raise refuse(name, f"{value} is more than this server gives; expected at most {most}")
+        if request.length is not None and request.length > spec.max_tokens:
+            raise refuse(
+                "max_tokens", f"{request.length} is more than this server gives; at most {spec.max_tokens}"
+            )
+        name = self.models.find(request.model, options.strategy or (effort.strategy if effort else None), n)
+        changes = request.sampling()
+        if spec.own_sampling:
+            changes = {k: v for k, v in changes.items() if k in ("max_tokens", "stop", "grammar", "logprobs")}
+        strategy = self.models.strategy(name, n, changes)
+        budget = _least(_budget(options.budget), effort.budget if effort else None)
+        if spec.deadline is not None:
+            budget = _least(budget, Budget(seconds=spec.deadline))
+        strict = (options.exhausted or spec.exhausted) == "error"
+        seed = secrets.randbits(48) if request.seed is None else request.seed
+        samples = getattr(strategy, "n", None)
+        return [
+            Job(name, strategy, prompt, request.n, seed + i, budget, strict, samples)
+            for i, prompt in enumerate(_prompts(request))
+        ]
+
+    def _effort(self, request: Request) -> EffortSpec | None:
+        wanted = request.metagen.effort or getattr(request, "reasoning_effort", None)
+        if wanted is None or wanted in self.spec.effort:
+            return None if wanted is None else self.spec.effort[wanted]
+        known = ", ".join(self.spec.effort) or "none"
+        raise refuse(
+            "reasoning_effort",
+            f"{wanted!r} has no meaning here; the file says what efforts there are ({known}), in serve.effort",
+        )
+
+    async def solve(
+        self, job: Job, listener: Listener | None = None, account: Account | None = None
+    ) -> Solution:
+        """Do a job. Raises ApiError where it asked for an error in place of a best effort, and errors of its parts."""
+        strategy = job.strategy
+        prefix, root = strategy.open_call(job.prompt, job.budget, job.seed, None, listener, account)
+        try:
+            found = await strategy.generate(prefix, n=job.choices, scope=root)
+        except BudgetExhausted:
+            found = [replace(prefix, exhausted=True)]
+        answers: list[Answer | None] = [None] * len(found)
+        if strategy.answer is not None:
+            answers = [*await strategy.answer.read(found)]
+        solution = Solution(job, tuple(found), tuple(answers), root.trace)
+        if job.strict and solution.exhausted:
+            generated = solution.trace.usage.generated
+            raise ApiError(
+                402,
+                f"the budget ended before an answer was chosen; {generated} tokens were generated: give more, or "
+                "metagen.exhausted: answer, which returns what there is",
+                code="budget_exhausted",
+            )
+        return solution
+
+    async def follow(self, job: Job, account: Account | None = None) -> AsyncGenerator[Event | Solution]:
+        """Do a job, and tell what happens; the solution comes last. Who leaves the iteration ends the work."""
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.ensure_future(self.solve(job, events.put_nowait, account))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            yield await work
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError, MetagenError):
+                await work
+
+
+def _prompts(request: Request) -> list[Prompt]:
+    if isinstance(request, CompletionRequest):
+        return [Prompt.of(text, form="text") for text in request.prompts]
+    assert isinstance(request, ChatRequest)
+    # The name of a speaker changes nothing for a model that has no place for it.
+    messages = [{k: v for k, v in one.items() if k != "name"} for one in request.messages]
+    for one in messages:
+        if one.get("role") == "developer":
+            one["role"] = "system"
+    return [Prompt.of(messages, form="auto")]
+
+
+def _budget(given: Limits | int | None) -> Budget | None:
+    return Budget.of(given.model_dump(exclude_none=True) if isinstance(given, Limits) else given)
+
+
+def _least(one: Budget | None, other: Budget | None) -> Budget | None:
+    """Both limits at once."""
+    if one is None or other is None:
+        return one or other
+    limits: dict[str, Any] = {}
+    for field in fields(Budget):
+        values = [v for v in (getattr(one, field.name), getattr(other, field.name)) if v is not None]
+        limits[field.name] = min(values, default=None)
+    return Budget(**limits)

@@ -1,0 +1,69 @@
+"""The same strategy, drawing otherwise: with other sampling parameters, or another number of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metagen.errors import UnsupportedError
+from metagen.generators.base import Generator
+from metagen.generators.primitive import EngineGenerator
+from metagen.parts import arguments_of
+from metagen.strategies.base import Strategy
+from metagen.strategies.chain.steps import ChainStep
+
+
+def with_sampling(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
+    """The strategy with these sampling parameters in all generators that write for it, at any depth.
+
+    Models that verifiers and aggregators ask stay as they are. Raises UnsupportedError where it has no such generator,
+    as strategies that are functions have none, and InputError for what a generator refuses.
+    """
+    if not changes:
+        return strategy
+    changed: Strategy = _rewrite(strategy, changes)
+    if changed is strategy:
+        raise UnsupportedError(
+            f"{', '.join(changes)}: no generator of {type(strategy).__name__} has sampling parameters to change"
+        )
+    return changed
+
+
+def with_samples(strategy: Strategy, n: int) -> Strategy:
+    """The strategy with another number of samples. Raises UnsupportedError where it has none."""
+    given = dict(arguments_of(strategy))
+    if "n" not in given:
+        raise UnsupportedError(f"n={n}: {type(strategy).__name__} has no number of samples to change")
+    return strategy if given["n"] == n else type(strategy)(**given | {"n": n})
+
+
+def generators_of(part: Any) -> list[EngineGenerator]:
+    """The generators over engines that write for a strategy, at any depth."""
+    if isinstance(part, EngineGenerator):
+        return [part]
+    if isinstance(part, Strategy | ChainStep):
+        return [found for _, value in arguments_of(part) for found in generators_of(value)]
+    if isinstance(part, Mapping):
+        return [found for value in part.values() for found in generators_of(value)]
+    if isinstance(part, list | tuple):
+        return [found for value in part for found in generators_of(value)]
+    return []
+
+
+def _rewrite(part: Any, changes: Mapping[str, Any]) -> Any:
+    if isinstance(part, EngineGenerator):
+        return part.replace(**changes)
+    if isinstance(part, Strategy | ChainStep):
+        given = dict(arguments_of(part))
+        made = {name: _rewrite(value, changes) for name, value in given.items()}
+        return part if all(made[name] is given[name] for name in given) else type(part)(**made)
+    if isinstance(part, Generator):
+        return part
+    if isinstance(part, Mapping):
+        of = {name: _rewrite(value, changes) for name, value in part.items()}
+        return part if all(of[name] is part[name] for name in of) else of
+    if isinstance(part, list | tuple):
+        items = [_rewrite(value, changes) for value in part]
+        same = all(new is old for new, old in zip(items, part, strict=True))
+        return part if same else type(part)(items)
+    return part

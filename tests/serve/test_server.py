@@ -1,0 +1,492 @@
+"""The server, asked by OpenAI's own client and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from metagen.budget import Budget
+from metagen.generators.torch.engine import TorchEngine
+from metagen.runs.declare import schema
+from metagen.serve.models import open_models
+from metagen.strategies.parallel import MajorityVote
+from metagen.verifiers.numbers import NumberRule
+from tests.serve.serving import FILE, QUESTION, Running, serving
+
+ASKED = [{"role": "user", "content": QUESTION}]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    effort = {
+        "low": {"n": 4},
+        "high": {"n": 16},
+        "medium": {"strategy": "weighted", "n": 4, "budget": {"generated": 500}},
+    }
+    with serving(tmp_path_factory.mktemp("served"), effort=effort) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(served: Running) -> openai.OpenAI:
+    return openai.OpenAI(base_url=served.url, api_key="none", max_retries=0)
+
+
+def ask(client: openai.OpenAI, model: str, **how: Any) -> Any:
+    return client.chat.completions.create(model=model, messages=ASKED, **how)  # type: ignore[call-overload]
+
+
+# -- answers -------------------------------------------------------------------------------------------
+
+
+def test_configurations_that_need_no_reference_are_models(client: openai.OpenAI) -> None:
+    names = [model.id for model in client.models.list()]
+    assert names[:2] == ["fast", "vote"]
+    assert "small/rebase@4" in names and not any("coverage" in name for name in names)
+    assert client.models.retrieve("small/majority@4").id == "small/majority@4"
+
+
+def test_an_answer_is_that_of_the_strategy(client: openai.OpenAI) -> None:
+    with TorchEngine("tiny-0.5m", threads=1) as engine:
+        vote = MajorityVote(engine.generator(max_tokens=120), n=16, answer=NumberRule())
+        for seed in range(5):
+            expected = vote.solve(QUESTION, seed=seed)
+            got = client.completions.create(model="vote", prompt=QUESTION, seed=seed)
+            assert got.choices[0].text == expected.text
+            usage = got.usage
+            assert usage is not None and usage.completion_tokens == expected.usage.generated
+            assert usage.prompt_tokens == expected.usage.prefilled
+
+
+def test_a_seed_repeats_and_its_absence_does_not(client: openai.OpenAI) -> None:
+    texts = {ask(client, "small/one", seed=5).choices[0].message.content for _ in range(3)}
+    assert len(texts) == 1
+    free = [ask(client, "small/one", temperature=2.0) for _ in range(12)]
+    assert len({one.choices[0].message.content for one in free}) > 1
+    # Each says how it can be repeated.
+    again = ask(client, "small/one", temperature=2.0, seed=free[0].metagen["seed"])
+    assert again.choices[0].message.content == free[0].choices[0].message.content
+
+
+def test_choices_differ_and_are_paid_for_together(client: openai.OpenAI) -> None:
+    got = ask(client, "small/one", n=5, seed=1, temperature=1.5)
+    assert [choice.index for choice in got.choices] == [0, 1, 2, 3, 4]
+    assert len({choice.message.content for choice in got.choices}) > 1
+    details = got.usage.completion_tokens_details
+    assert details.candidates == 5 and details.reasoning_tokens == 0
+    # The prompt is paid for once.
+    assert got.usage.prompt_tokens == ask(client, "small/one", seed=1).usage.prompt_tokens
+
+
+def test_usage_tells_hidden_candidates_verifiers_and_cost(client: openai.OpenAI) -> None:
+    usage = ask(client, "small/weighted@4", seed=1).usage
+    details = usage.completion_tokens_details
+    assert details.candidates == 4 and details.verifier_tokens > 0 and details.flops > 0
+    assert details.returned_tokens + details.reasoning_tokens == usage.completion_tokens
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert usage.metagen["physical"]["generated"] <= usage.metagen["generated"]
+
+
+def test_several_prompts_of_one_request(client: openai.OpenAI) -> None:
+    got = client.completions.create(model="fast", prompt=[QUESTION, "Q:a=4+5;a?\nS:\n"])
+    alone = [client.completions.create(model="fast", prompt=p) for p in (QUESTION, "Q:a=4+5;a?\nS:\n")]
+    assert [choice.text for choice in got.choices] == [one.choices[0].text for one in alone]
+    assert got.usage is not None
+    assert got.usage.completion_tokens == sum(one.usage.completion_tokens for one in alone if one.usage)
+
+
+def test_stop_and_length(client: openai.OpenAI) -> None:
+    whole = ask(client, "fast").choices[0]
+    cut = ask(client, "fast", stop="\nb").choices[0]
+    assert whole.finish_reason == "stop" and cut.finish_reason == "stop"
+    assert whole.message.content.startswith(cut.message.content + "\nb")
+    short = ask(client, "fast", max_completion_tokens=5).choices[0]
+    assert short.finish_reason == "length" and whole.message.content.startswith(short.message.content)
+
+
+def test_logprobs_are_those_of_the_tokens_returned(client: openai.OpenAI) -> None:
+    got = ask(client, "small/majority@4", seed=2, logprobs=True).choices[0]
+    content = got.logprobs.content
+    assert "".join(one.token for one in content) == got.message.content
+    assert all(one.logprob <= 0 for one in content)
+    old = client.completions.create(model="fast", prompt=QUESTION, logprobs=1).choices[0]
+    assert old.logprobs is not None and "".join(old.logprobs.tokens or []) == old.text
+
+
+def test_an_answer_may_be_held_to_a_schema(client: openai.OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    got = ask(client, "small/one", seed=1, response_format=form).choices[0]
+    if got.finish_reason == "stop":
+        assert set(json.loads(got.message.content)) == {"a"}
+    assert got.message.content.startswith("{")
+
+
+def test_effort_and_options_change_what_is_run(client: openai.OpenAI) -> None:
+    def candidates(model: str, **how: Any) -> tuple[int, str]:
+        got = ask(client, model, seed=1, **how)
+        return got.usage.completion_tokens_details.candidates, got.metagen["model"]
+
+    assert candidates("vote") == (16, "small/majority@16")
+    assert candidates("vote", reasoning_effort="low") == (4, "small/majority@16")
+    assert candidates("vote", reasoning_effort="medium") == (4, "small/weighted@4")
+    assert candidates("vote", extra_body={"metagen": {"n": 7}})[0] == 7
+    assert candidates("vote", extra_body={"metagen": {"effort": "low"}})[0] == 4
+    assert candidates("small/majority", extra_headers={"X-Metagen-N": "3"})[0] == 3
+    assert candidates("fast", extra_body={"metagen": {"strategy": "majority@4"}}) == (4, "small/majority@4")
+
+
+def test_a_budget_ends_a_request_with_what_there_is(client: openai.OpenAI) -> None:
+    got = ask(client, "vote", seed=1, extra_body={"metagen": {"budget": 100}})
+    assert got.usage.completion_tokens <= 100 and got.metagen["exhausted"]
+    assert got.choices[0].finish_reason == "length" and got.choices[0].message.content
+    with pytest.raises(openai.APIStatusError) as refused:
+        ask(client, "vote", seed=1, extra_body={"metagen": {"budget": 100, "exhausted": "error"}})
+    assert refused.value.status_code == 402 and "budget" in refused.value.message
+    nothing = ask(client, "vote", seed=1, extra_body={"metagen": {"budget": 0}})
+    assert (nothing.choices[0].message.content, nothing.choices[0].finish_reason) == ("", "length")
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+def parts(stream: Any, field: str) -> list[str]:
+    found = []
+    for chunk in stream:
+        for choice in chunk.choices:
+            if text := getattr(choice.delta, field, None):
+                found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("model", ["fast", "small/one", "vote", "small/weighted@4", "small/rebase@4"])
+def test_a_stream_says_what_the_answer_says(client: openai.OpenAI, model: str) -> None:
+    whole = ask(client, model, seed=3)
+    chunks = list(ask(client, model, seed=3, stream=True, stream_options={"include_usage": True}))
+    assert "".join(parts(chunks, "content")) == whole.choices[0].message.content
+    last = chunks[-1]
+    assert last.choices == [] and last.usage is not None
+    for name in ("completion_tokens", "prompt_tokens", "total_tokens"):
+        assert getattr(last.usage, name) == getattr(whole.usage, name)
+    finishes = [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
+    assert finishes == [whole.choices[0].finish_reason]
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_a_choice_streams_how_it_goes_and_a_sample_streams_itself(client: openai.OpenAI) -> None:
+    vote = list(ask(client, "small/majority@4", seed=3, stream=True))
+    lines = parts(vote, "reasoning_content")
+    assert len(lines) >= 4 and any("votes: " in line for line in lines)
+    assert len(parts(vote, "content")) == 1
+    search = parts(ask(client, "small/rebase@4", seed=3, stream=True), "reasoning_content")
+    assert any(line.startswith("step: ") for line in search)
+    assert any(line.startswith("score ") for line in search)
+    one = list(ask(client, "fast", stream=True))
+    assert parts(one, "reasoning_content") == [] and len(parts(one, "content")) > 3
+    quiet = ask(client, "vote", stream=True, extra_body={"metagen": {"progress": False}})
+    assert parts(quiet, "reasoning_content") == []
+
+
+def test_several_choices_of_a_stream(client: openai.OpenAI) -> None:
+    whole = ask(client, "small/one", n=3, seed=4, temperature=1.5)
+    texts: dict[int, str] = {}
+    for chunk in ask(client, "small/one", n=3, seed=4, temperature=1.5, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+    assert texts == {choice.index: choice.message.content for choice in whole.choices}
+
+
+def test_a_completion_streams(client: openai.OpenAI) -> None:
+    chunks = list(client.completions.create(model="fast", prompt=QUESTION, stream=True))
+    whole = client.completions.create(model="fast", prompt=QUESTION)
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == whole.choices[0].text
+
+
+# -- faults of clients -----------------------------------------------------------------------------------
+
+PICTURE = {"type": "image_url", "image_url": {"url": "x"}}
+NONSENSE = {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}
+WRONG: list[tuple[dict[str, Any], int, str, str]] = [
+    ({"model": "vot"}, 404, "model", "did you mean 'vote'"),
+    ({"model": "small/majority@5"}, 404, "model", "does not exist"),
+    ({"temprature": 1}, 400, "temprature", "did you mean 'temperature'"),
+    ({"temperature": 0}, 400, "temperature", "would be equal"),
+    ({"temperature": -1}, 400, "temperature", "-1"),
+    ({"temperature": "hot"}, 400, "temperature", "hot"),
+    ({"top_p": 0}, 400, "top_p", "0"),
+    ({"n": 0}, 400, "n", "0"),
+    ({"n": 10_000}, 400, "n", "at most 128"),
+    ({"metagen": {"n": 10_000}}, 400, "metagen.n", "at most 128"),
+    ({"metagen": {"m": 1}}, 400, "metagen.m", "no such field"),
+    ({"metagen": {"budget": {"tokens": 5}}}, 400, "metagen.budget", "no such field"),
+    ({"metagen": {"strategy": "best"}}, 404, "metagen.strategy", "does not exist"),
+    ({"metagen": []}, 400, "metagen", "[]"),
+    ({"max_tokens": 10**9}, 400, "max_tokens", "at most"),
+    ({"messages": []}, 400, "messages", "[]"),
+    ({"messages": "hi"}, 400, "messages", "hi"),
+    ({"messages": [{"role": "usr", "content": "x"}]}, 400, "", "usr"),
+    ({"messages": [{"role": "user", "content": [PICTURE]}]}, 400, "", "image_url"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "tools", "no tools"),
+    ({"top_logprobs": 3}, 400, "top_logprobs", "leave it out"),
+    ({"response_format": {"type": "xml"}}, 400, "response_format.type", "xml"),
+    ({"response_format": NONSENSE}, 400, "response_format", "nonsense"),
+    ({"logit_bias": {"x": 1}}, 400, "logit_bias", "ids"),
+    ({"reasoning_effort": "xhigh"}, 400, "reasoning_effort", "serve.effort"),
+    ({"stop": [""]}, 400, "stop", "''"),
+    ({"stop": 5}, 400, "stop", "5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "status", "param", "said"), WRONG, ids=lambda v: str(v)[:40])
+def test_what_cannot_be_honoured_is_refused_by_its_name(
+    served: Running, change: dict[str, Any], status: int, param: str, said: str
+) -> None:
+    body = {"model": "vote", "messages": ASKED, **change}
+    for stream in (False, True):
+        got = httpx.post(f"{served.url}/chat/completions", json={**body, "stream": stream}, timeout=60)
+        error = got.json()["error"]
+        assert got.status_code == status, error
+        assert (error["param"] or "").startswith(param) and said in error["message"], error
+        assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b"null", b'"x"', b"\xff\xfe", b"[" * 100_000, b'{"model": NaN}']
+)
+def test_a_body_that_is_no_request(served: Running, content: bytes) -> None:
+    got = httpx.post(f"{served.url}/chat/completions", content=content, timeout=60)
+    assert got.status_code == 400 and got.json()["error"]["message"]
+
+
+def test_a_body_that_is_too_large(served: Running) -> None:
+    got = httpx.post(f"{served.url}/chat/completions", content=b"x" * 1_000_001, timeout=60)
+    assert got.status_code == 413 and got.json()["error"]["code"] == "body_too_large"
+
+    def pieces() -> Iterator[bytes]:  # without a length
+        for _ in range(300):
+            yield b"x" * 10_000
+
+    got = httpx.post(f"{served.url}/chat/completions", content=pieces(), timeout=60)
+    assert got.status_code == 413
+
+
+def test_other_paths_and_methods(served: Running) -> None:
+    assert httpx.get(f"{served.host}/nothing").json()["error"]["code"] == "not_found"
+    assert httpx.get(f"{served.url}/chat/completions").status_code == 405
+    assert httpx.get(f"{served.url}/models/nothing").status_code == 404
+    assert httpx.get(f"{served.host}/health").json() == {"status": "ok"}
+    assert httpx.get(f"{served.host}/ready").status_code == 200
+    assert (
+        "access-control-allow-origin"
+        not in httpx.get(f"{served.url}/models", headers={"Origin": "http://x"}).headers
+    )
+
+
+def test_counters(served: Running, client: openai.OpenAI) -> None:
+    def count() -> float:
+        lines = httpx.get(f"{served.host}/metrics").text.splitlines()
+        name = 'metagen_tokens_total{kind="generated",model="small/greedy"} '
+        return next((float(line.removeprefix(name)) for line in lines if line.startswith(name)), 0.0)
+
+    before = count()
+    used = ask(client, "fast").usage.completion_tokens
+    list(ask(client, "fast", stream=True))
+    assert count() == before + 2 * used
+    assert "metagen_requests_running 0.0" in httpx.get(f"{served.host}/metrics").text
+
+
+# -- clients that go away, queues, keys --------------------------------------------------------------------
+
+
+def slow(folder: Path, **spec: Any) -> Any:
+    """A server on which a sample of 2,000 tokens takes a second or two."""
+    file = {**FILE, "generators": {"small": {"engine": "small", "max_tokens": 400, "ignore_eos": True}}}
+    return serving(folder, file, **spec)
+
+
+def until(holds: Any) -> None:
+    for _ in range(1500):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_goes_away_frees_what_it_held(tmp_path: Path, stream: bool) -> None:
+    with slow(tmp_path) as running:
+        body = {"model": "vote", "messages": ASKED, "stream": stream}
+
+        def leave() -> None:
+            post = httpx.Client(timeout=0.5).stream("POST", f"{running.url}/chat/completions", json=body)
+            with suppress(httpx.TimeoutException), post as got:
+                next(got.iter_lines())
+
+        leave()
+        until(lambda: running.server.gate.running == 0)
+        assert httpx.get(f"{running.host}/ready").status_code == 200
+        counted = httpx.get(f"{running.host}/metrics").text
+        assert 'status="499"' in counted
+
+
+def test_a_full_queue_says_when_to_come_again(tmp_path: Path) -> None:
+    with slow(tmp_path, concurrency=1, waiting=2) as running:
+        codes: list[int] = []
+        after: list[str] = []
+
+        def send() -> None:
+            got = httpx.post(
+                f"{running.url}/completions", json={"model": "small/one", "prompt": QUESTION}, timeout=120
+            )
+            codes.append(got.status_code)
+            after.append(got.headers.get("retry-after", ""))
+
+        threads = [threading.Thread(target=send) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert codes.count(200) >= 3 and set(codes) == {200, 429}
+        assert all(int(seconds) >= 1 for seconds in after if seconds) and len(
+            [s for s in after if s]
+        ) == codes.count(429)
+
+
+def test_keys_are_needed_where_the_file_has_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALICE_KEY", "secret-of-alice")
+    monkeypatch.setenv("BOB_KEY", "secret-of-bob")
+    keys = {
+        "alice": {"env": "ALICE_KEY", "budget": {"generated": 300}},
+        "bob": {"env": "BOB_KEY", "per_minute": 2},
+    }
+    with serving(tmp_path, keys=keys) as running:
+
+        def post(key: str | None) -> httpx.Response:
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            body = {"model": "small/majority@4", "prompt": QUESTION}
+            return httpx.post(f"{running.url}/completions", json=body, headers=headers, timeout=60)
+
+        for wrong in (None, "x", "secret-of-alic", "secret-of-alice2", "Bearer"):
+            got = post(wrong)
+            assert got.status_code == 401 and "secret" not in got.text
+        assert httpx.get(f"{running.url}/models").status_code == 401
+        # A budget is kept over all requests of a key.
+        spent = 0
+        codes = []
+        for _ in range(6):
+            got = post("secret-of-alice")
+            codes.append(got.status_code)
+            spent += got.json()["usage"]["completion_tokens"] if got.status_code == 200 else 0
+        assert codes[0] == 200 and codes[-1] == 429 and spent <= 300
+        assert post("secret-of-alice").json()["error"]["code"] == "insufficient_quota"
+        # Another's is not touched by it; his rate is.
+        assert [post("secret-of-bob").status_code for _ in range(3)] == [200, 200, 429]
+        assert int(post("secret-of-bob").headers["retry-after"]) >= 1
+
+
+def test_turns_go_round_among_clients() -> None:
+    from metagen.serve.gate import Client, Gate
+
+    async def main() -> list[str]:
+        gate, done = Gate(1, 100), []
+        busy, idle = Client("busy"), Client("idle")
+
+        async def work(client: Client, number: int) -> None:
+            async with gate.enter(client):
+                await asyncio.sleep(0)
+                done.append(f"{client.name}{number}")
+
+        first = [asyncio.create_task(work(busy, i)) for i in range(6)]
+        await asyncio.sleep(0)
+        later = [asyncio.create_task(work(idle, i)) for i in range(2)]
+        await asyncio.gather(*first, *later)
+        assert (gate.running, gate.waiting) == (0, 0)
+        return done
+
+    done = asyncio.run(main())
+    assert done.index("idle0") < done.index("busy3") and done.index("idle1") < done.index("busy5")
+
+
+def test_a_place_is_not_lost_with_who_waited_for_it() -> None:
+    from metagen.serve.gate import Client, Gate
+
+    async def main() -> None:
+        gate, client = Gate(1, 100), Client("")
+        held = gate.enter(client)
+        await held.__aenter__()
+
+        async def work() -> None:
+            async with gate.enter(client):
+                pass
+
+        waiting = [asyncio.create_task(work()) for _ in range(5)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        waiting[3].cancel()
+        # One is cancelled in the very moment in which its turn comes.
+        await held.__aexit__(None, None, None)
+        waiting[1].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert (gate.running, gate.waiting) == (0, 0)
+        await asyncio.wait_for(work(), 1)
+
+    asyncio.run(main())
+
+
+def test_own_sampling_serves_the_file_whatever_clients_send(tmp_path: Path) -> None:
+    with serving(tmp_path, own_sampling=True) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        cold, own = ask(client, "vote", temperature=0, seed=1), ask(client, "vote", seed=1)
+        assert cold.choices[0].message.content == own.choices[0].message.content
+        assert cold.usage.completion_tokens == own.usage.completion_tokens
+
+
+# -- files and starts ----------------------------------------------------------------------------------------
+
+
+def test_budgets_of_request_effort_and_server_hold_together() -> None:
+    from metagen.serve.solve import _least
+
+    both = _least(Budget(generated=100, seconds=5), Budget(generated=50, calls=3))
+    assert both == Budget(generated=50, calls=3, seconds=5)
+    assert _least(None, None) is None
+
+
+def test_a_file_that_cannot_be_served_says_why(tmp_path: Path) -> None:
+    from metagen.errors import ConfigError
+    from metagen.serve.gate import Keys, check_host
+
+    def load(**change: Any) -> Any:
+        import yaml
+
+        path = tmp_path / "x.yaml"
+        path.write_text(yaml.safe_dump({**FILE, **change}), "utf-8")
+        return schema.load(path)
+
+    misspelt = open_models(load(serve={"aliases": {"a": "small/majorty@4"}}))
+    with pytest.raises(ConfigError, match="did you mean 'small/majority@4'"), misspelt:
+        pass
+    knowing = open_models(load(strategies={"coverage": FILE["strategies"]["coverage"]}))
+    with pytest.raises(ConfigError, match="know the reference"), knowing:
+        pass
+    with pytest.raises(ConfigError, match=r"x\.yaml:\d+: serve\.prot"):
+        load(serve={"prot": 1})
+    with pytest.raises(ConfigError, match="KEY_OF_NOBODY"):
+        Keys(load(serve={"keys": {"a": {"env": "KEY_OF_NOBODY"}}}).serve.keys)
+    with pytest.raises(ConfigError, match="other machines could ask"):
+        check_host(load(serve={"host": "0.0.0.0"}).serve)
