@@ -11,6 +11,7 @@ from typing import Any, Literal
 from metagen.events import Event
 from metagen.generators.primitive import EngineGenerator
 from metagen.sequence import Sequence
+from metagen.serve.errors import ApiError
 from metagen.serve.solve import Job, Solution
 from metagen.serve.usage import usage_of
 from metagen.strategies.rewrite import generators_of
@@ -202,7 +203,13 @@ async def stream(
             elif progress and form.kind == "chat" and not said and (line := await told.line(event)):
                 yield form.chunk(job, {"reasoning_content": line}, index)
         for i, sequence in enumerate(solutions[-1].sequences):
-            rest = sequence.text.removeprefix(said) if i == 0 else sequence.text
+            if i == 0 and not sequence.text.startswith(said):
+                # A server that was asked again wrote another text, and what is sent cannot be taken back.
+                raise ApiError(
+                    503, "the model began another text than the one that was streamed; ask again, without stream",
+                    code="stream_differs",
+                )  # fmt: skip
+            rest = sequence.text[len(said) :] if i == 0 else sequence.text
             if rest:
                 yield form.chunk(job, {"content": rest}, index + i)
             yield form.chunk(job, {}, index + i, finish_of(sequence))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -56,7 +57,10 @@ def serve(experiment: Experiment, spec: ServeSpec, began: Callable[[str, list[st
         def ends() -> None:
             app.state.server.draining = True
 
-        _Uvicorn(config, lambda address: began(address, models.names), ends).run(sockets=[listening])
+        server = _Uvicorn(config, lambda address: began(address, models.names), ends)
+        # It heeds the first signal itself, and raises it again when all is answered: that is its proper end.
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listening])
 
 
 def _bind(spec: ServeSpec) -> socket.socket:

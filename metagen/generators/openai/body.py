@@ -26,7 +26,8 @@ class Wording:
 
     continuation: whether a partial turn of the assistant can be gone on with. structured: whether grammars may be
     sent. seed_bits: seeds are below 2 to this power; 0 sends none. length: the field that bounds a completion.
-    extra: fields that are sent with every request, over all others. stream: answers come in chunks.
+    extra: fields that are sent with every request, over all others. stream: answers come in chunks, as those do in any
+    case that somebody follows.
     """
 
     model: str
@@ -104,7 +105,7 @@ class Wording:
         body |= self._endings(request) | self._logprobs(params)
         if params.grammar is not None:
             body |= self._grammar_fields(request)
-        if self.stream:
+        if self.stream or (request.written is not None and n == 1):
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return body | dict(self.extra)
 

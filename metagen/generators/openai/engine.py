@@ -39,6 +39,7 @@ from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.readings import Prompt, Readings, Values
 from metagen.generators.openai.retries import Patience
 from metagen.generators.openai.samples import Reader
+from metagen.generators.openai.stream import Following
 from metagen.generators.openai.transport import Ask, Refused, Transport, library
 from metagen.generators.openai.vocabulary import Vocabulary
 from metagen.generators.primitive import EngineGenerator, letters
@@ -355,7 +356,9 @@ class OpenAIEngine:
             told.append(await request.attempt(group))
             return told[-1]
 
-        ask = Ask(self._wording.api, body, read, lambda got: _size(*got), kind, begin)
+        written = request.written if n == 1 else None
+        listen = None if written is None else lambda: Following(partial(written, group[0]))
+        ask = Ask(self._wording.api, body, read, lambda got: _size(*got), kind, begin, listen)
         counts, samples = await self._transport.ask(ask)
         if any(self._key.within(text) for sample in samples for text in _texts(sample)):
             raise EngineError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 
@@ -36,6 +37,33 @@ def join_stream(content: bytes) -> dict[str, Any]:
                 _add(choice.setdefault("message", {}), delta)
     answer["choices"] = list(choices.values())
     return answer
+
+
+class Following:
+    """The text of one answer so far, told as its chunks come. What cannot be read is left to who reads the whole."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._rest, self._text = tell, b"", ""
+
+    def __call__(self, part: bytes) -> None:
+        """Take more bytes."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        more = "".join(map(_text, lines))
+        if more:
+            self._text += more
+            self._tell(self._text)
+
+
+def _text(line: bytes) -> str:
+    """What one line of a stream adds to the text of the first choice."""
+    try:
+        chunk = json.loads(line.removeprefix(b"data:"))
+        return "".join(
+            str((choice.get("delta") or {}).get("content") or choice.get("text") or "")
+            for choice in chunk.get("choices") or ()
+        )
+    except (ValueError, AttributeError, TypeError):
+        return ""
 
 
 def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:

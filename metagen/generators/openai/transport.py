@@ -67,7 +67,8 @@ class Refused(InputError):
 class Ask(Generic[T]):
     """One request. body: made when it is sent, lest those that wait hold their prompts. read: what comes of the
     answer's body; what it finds Malformed is asked for again. size: how long an answer is, for the limiter; None for
-    one that has no length. kind: which requests it must not meet. begin: told before each attempt.
+    one that has no length. kind: which requests it must not meet. begin: told before each attempt. listen: makes, for
+    each attempt, what is told of its answer's bytes as they come.
     """
 
     api: API
@@ -76,6 +77,7 @@ class Ask(Generic[T]):
     size: Callable[[T], float | None]
     kind: Kind = "plain"
     begin: Callable[[], Awaitable[Attempt]] | None = None
+    listen: Callable[[], Callable[[bytes], None]] | None = None
 
 
 class Transport:
@@ -148,7 +150,7 @@ class Transport:
             began = time.monotonic()
             self._stats.extra["attempts"] += 1
             try:
-                content, failed = await self._exchange(asked.api, body, spent.left)
+                content, failed = await self._exchange(asked, body, spent.left)
             except asyncio.CancelledError:
                 self._stats.extra["cancelled"] += 1
                 self._stats.extra["maybe_billed"] += 1
@@ -175,7 +177,7 @@ class Transport:
         raise failed
 
     async def _exchange(
-        self, api: API, body: Mapping[str, Any], seconds: float
+        self, asked: Ask[T], body: Mapping[str, Any], seconds: float
     ) -> tuple[bytes, Failed | None]:
         """The body of a good response, or what went wrong."""
         aiohttp = self._aiohttp
@@ -185,14 +187,15 @@ class Transport:
             async with (
                 asyncio.timeout(seconds),
                 self._session.post(
-                    self._base_url + PATHS[api],
+                    self._base_url + PATHS[asked.api],
                     data=json.dumps(body, allow_nan=False, separators=(",", ":")).encode(),
                     headers=own,
                     allow_redirects=False,
                     proxy=self._proxy,
                 ) as response,
             ):
-                content = await _read(response)
+                good = 200 <= response.status < 300
+                content = await _read(response, asked.listen() if good and asked.listen is not None else None)
                 if content is None:
                     words = f"its answer has more than {MOST_BYTES:,} bytes"
                     return b"", Failed(words, "invalid", transient=False, billed=True)
@@ -302,8 +305,8 @@ def library() -> ModuleType:
     return aiohttp
 
 
-async def _read(response: ClientResponse) -> bytes | None:
-    """The body, unpacked; None if it is too large."""
+async def _read(response: ClientResponse, hear: Callable[[bytes], None] | None) -> bytes | None:
+    """The body, unpacked; None if it is too large. hear: is told of its parts as they come."""
     parts, size = [], 0
     async for part in response.content.iter_any():
         size += len(part)
@@ -311,6 +314,8 @@ async def _read(response: ClientResponse) -> bytes | None:
             response.close()
             return None
         parts.append(part)
+        if hear is not None:
+            hear(part)
     return b"".join(parts)
 
 
