@@ -486,6 +486,8 @@ def test_a_file_that_cannot_be_served_says_why(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match=r"x\.yaml:\d+: serve\.prot"):
         load(serve={"prot": 1})
+    with pytest.raises(ConfigError, match=r"keys\.a\.budget.*a deadline"):
+        load(serve={"keys": {"a": {"env": "X", "budget": {"seconds": 5}}}})
     with pytest.raises(ConfigError, match="KEY_OF_NOBODY"):
         Keys(load(serve={"keys": {"a": {"env": "KEY_OF_NOBODY"}}}).serve.keys)
     with pytest.raises(ConfigError, match="other machines could ask"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from metagen.runs.declare.specs.fields import Name
 from metagen.runs.declare.specs.limits import BudgetSpec
@@ -17,6 +17,12 @@ Variable = Annotated[
 Port = Annotated[int, Field(ge=0, le=65535), Expects("a port from 0 to 65535")]
 
 
+def _check_lasting(budget: BudgetSpec) -> BudgetSpec:
+    if budget.seconds is not None:
+        raise ValueError("seconds would end all requests at once; give a deadline, for each request")
+    return budget
+
+
 class KeySpec(Spec):
     """Who may ask: by a key that an environment variable holds.
 
@@ -24,7 +30,7 @@ class KeySpec(Spec):
     """
 
     env: Variable
-    budget: BudgetSpec | None = None
+    budget: Annotated[BudgetSpec, AfterValidator(_check_lasting)] | None = None
     per_minute: Count | None = None
 
 
@@ -39,7 +45,7 @@ class EffortSpec(Spec):
 class ServeSpec(Spec):
     """A server of the OpenAI API, with every configuration of the grid as a model.
 
-    host, port: where it listens; other hosts than this machine's own need keys. keys: who may ask; without any,
+    host: where it listens; other hosts than this machine's own need keys. port: 0 takes a free one. keys: who may ask; without any,
     everybody on this machine. concurrency: requests in work at a time. waiting: requests that may wait; more are
     refused. deadline: seconds for a request. max_n: of choices, and of a strategy's samples. max_tokens: of a sample.
     max_body: bytes of a request. effort: by `reasoning_effort`. own_sampling: temperature and other sampling parameters
