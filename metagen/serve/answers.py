@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections import Counter
@@ -18,6 +19,8 @@ from metagen.strategies.rewrite import generators_of
 from metagen.trace import Trace
 
 Kind = Literal["chat", "text"]
+#: Does a job, and tells what happens; the solution comes last.
+Follow = Callable[[Job], AsyncGenerator[Event | Solution]]
 #: Characters of a step that progress shows.
 SHOWN = 100
 #: Answers that progress counts.
@@ -25,7 +28,9 @@ COUNTED = 5
 
 
 class Form:
-    """How one request is answered. name: of the model, as the request called it."""
+    """How one request is answered. name: of the model, as the request called it. end: behind a stream."""
+
+    end = "data: [DONE]\n\n"
 
     def __init__(self, kind: Kind, name: str) -> None:
         self.kind, self._name = kind, name
@@ -38,7 +43,7 @@ class Form:
         choices = [(s, i) for s in found for i in range(len(s.sequences))]
         made = [self._choice(number, solution, i) for number, (solution, i) in enumerate(choices)]
         kind = "chat.completion" if self.kind == "chat" else "text_completion"
-        return self._head(kind, found[0].job) | {"choices": made} | self._usage(found) | _beside(found)
+        return self._head(kind, found[0].job) | {"choices": made} | self._usage(found) | beside(found)
 
     def chunk(self, job: Job, delta: dict[str, Any], index: int, finish: str | None = None) -> dict[str, Any]:
         """A part of a choice: `content` or `reasoning_content`."""
@@ -55,8 +60,52 @@ class Form:
     def last(self, solutions: list[Solution], *, usage: bool) -> dict[str, Any]:
         """The chunk behind all choices."""
         kind = "chat.completion.chunk" if self.kind == "chat" else "text_completion"
-        made = self._head(kind, solutions[0].job) | {"choices": []} | _beside(solutions)
+        made = self._head(kind, solutions[0].job) | {"choices": []} | beside(solutions)
         return made | (self._usage(solutions) if usage else {})
+
+    async def stream(
+        self, jobs: list[Job], follow: Follow, *, usage: bool = False, progress: bool = True
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of an answer: its text as it is written, or how the work goes and then the text."""
+        solutions: list[Solution] = []
+        index = 0
+        for job in jobs:
+            said, told = "", Progress(job)
+            if self.kind == "chat":
+                for place in range(index, index + job.choices):
+                    yield self.chunk(job, {"role": "assistant", "content": ""}, place)
+            async for event in follow(job):
+                if isinstance(event, Solution):
+                    solutions.append(event)
+                    break
+                if event.kind == "text" and event.text:
+                    said += event.text
+                    yield self.chunk(job, {"content": event.text}, index)
+                elif event.kind == "thought" and event.text and self.kind == "chat":
+                    yield self.chunk(job, {"reasoning_content": event.text}, index)
+                elif progress and self.kind == "chat" and not said and (line := await told.line(event)):
+                    yield self.chunk(job, {"reasoning_content": line}, index)
+            for i, sequence in enumerate(solutions[-1].sequences):
+                if i == 0 and not sequence.text.startswith(said):
+                    # A server that was asked again wrote another text, and what is sent cannot be taken back.
+                    raise ApiError(
+                        503, "the model began another text than the one that was streamed; ask again, without stream",
+                        code="stream_differs",
+                    )  # fmt: skip
+                rest = sequence.text[len(said) :] if i == 0 else sequence.text
+                if rest:
+                    yield self.chunk(job, {"content": rest}, index + i)
+                yield self.chunk(job, {}, index + i, finish_of(sequence))
+            index += job.choices
+        yield self.last(solutions, usage=usage)
+
+    def frame(self, chunk: dict[str, Any]) -> str:
+        """A chunk as a server-sent event."""
+        return f"data: {json.dumps(chunk)}\n\n"
+
+    def broken(self, error: ApiError) -> str:
+        """An error in the middle of a stream."""
+        return f"data: {json.dumps(error.body)}\n\n"
 
     def _head(self, kind: str, job: Job) -> dict[str, Any]:
         return {
@@ -77,10 +126,15 @@ class Form:
 
     @staticmethod
     def _usage(solutions: list[Solution]) -> dict[str, Any]:
-        rows = [row for solution in solutions for row in solution.trace.rows]
-        returned = [sequence for solution in solutions for sequence in solution.sequences]
-        found = usage_of(Trace.of("", rows), returned)
+        found = usage_over(solutions)
         return {} if found is None else {"usage": found}
+
+
+def usage_over(solutions: Iterable[Solution]) -> dict[str, Any] | None:
+    """The usage of several solutions together; None where it is not known."""
+    found = list(solutions)
+    rows = [row for solution in found for row in solution.trace.rows]
+    return usage_of(Trace.of("", rows), [sequence for solution in found for sequence in solution.sequences])
 
 
 def finish_of(sequence: Sequence) -> str:
@@ -88,7 +142,7 @@ def finish_of(sequence: Sequence) -> str:
     return "stop" if sequence.finish in ("eos", "stop") and not sequence.exhausted else "length"
 
 
-def _beside(solutions: list[Solution]) -> dict[str, Any]:
+def beside(solutions: list[Solution]) -> dict[str, Any]:
     """What the API has no word for: how to repeat the request, its answers as they are read, whether a limit cut it."""
     first = solutions[0]
     told: dict[str, Any] = {
@@ -173,45 +227,3 @@ class Progress:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
-
-
-async def stream(
-    form: Form,
-    jobs: list[Job],
-    follow: Callable[[Job], AsyncGenerator[Event | Solution]],
-    *,
-    usage: bool,
-    progress: bool,
-) -> AsyncGenerator[dict[str, Any]]:
-    """The chunks of an answer: what is written of it as it is written, or how the work goes and then the answer."""
-    solutions: list[Solution] = []
-    index = 0
-    for job in jobs:
-        said, told = "", Progress(job)
-        if form.kind == "chat":
-            for place in range(index, index + job.choices):
-                yield form.chunk(job, {"role": "assistant", "content": ""}, place)
-        async for event in follow(job):
-            if isinstance(event, Solution):
-                solutions.append(event)
-                break
-            if event.kind == "text" and event.text:
-                said += event.text
-                yield form.chunk(job, {"content": event.text}, index)
-            elif event.kind == "thought" and event.text and form.kind == "chat":
-                yield form.chunk(job, {"reasoning_content": event.text}, index)
-            elif progress and form.kind == "chat" and not said and (line := await told.line(event)):
-                yield form.chunk(job, {"reasoning_content": line}, index)
-        for i, sequence in enumerate(solutions[-1].sequences):
-            if i == 0 and not sequence.text.startswith(said):
-                # A server that was asked again wrote another text, and what is sent cannot be taken back.
-                raise ApiError(
-                    503, "the model began another text than the one that was streamed; ask again, without stream",
-                    code="stream_differs",
-                )  # fmt: skip
-            rest = sequence.text[len(said) :] if i == 0 else sequence.text
-            if rest:
-                yield form.chunk(job, {"content": rest}, index + i)
-            yield form.chunk(job, {}, index + i, finish_of(sequence))
-        index += job.choices
-    yield form.last(solutions, usage=usage)

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
 from metagen import __version__
+from metagen.budget import DIMENSIONS
 from metagen.errors import MetagenError
 from metagen.events import Event
 from metagen.logs import logger
@@ -25,10 +26,12 @@ from metagen.serve.errors import ApiError, of_error
 from metagen.serve.gate import Client, Gate, Keys
 from metagen.serve.metrics import Metrics
 from metagen.serve.models import Models
-from metagen.serve.protocol import ChatRequest, CompletionRequest, parse
+from metagen.serve.protocol import ChatRequest, Common, CompletionRequest, StreamOptions, parse
+from metagen.serve.responses import ResponseForm, ResponsesRequest
 from metagen.serve.solve import Job, Service, Solution
 
 _LOG = logger(__name__)
+T = TypeVar("T")
 #: Seconds without a word after which a stream says that it is still there.
 BEAT = 15.0
 #: Of a request whose client has gone away.
@@ -68,9 +71,11 @@ class Server:
 
     def add_routes(self, app: FastAPI) -> None:
         """All of them."""
-        chat, text = _documented(ChatRequest), _documented(CompletionRequest)
+        kinds: tuple[type[Common], ...] = (ChatRequest, CompletionRequest, ResponsesRequest)
+        chat, text, new = (_documented(kind) for kind in kinds)
         app.post("/v1/chat/completions", openapi_extra=chat, responses=_RESPONSES)(self.chat)
         app.post("/v1/completions", openapi_extra=text, responses=_RESPONSES)(self.complete)
+        app.post("/v1/responses", openapi_extra=new, responses=_RESPONSES)(self.respond)
         app.get("/v1/models")(self.list_models)
         app.get("/v1/models/{name:path}")(self.show_model)
         app.get("/health")(self.health)
@@ -81,11 +86,15 @@ class Server:
 
     async def chat(self, request: Request) -> Response:
         """Answer a chat."""
-        return await self._answer(request, "chat")
+        return await self._answer(request, ChatRequest)
 
     async def complete(self, request: Request) -> Response:
         """Continue a text."""
-        return await self._answer(request, "text")
+        return await self._answer(request, CompletionRequest)
+
+    async def respond(self, request: Request) -> Response:
+        """Answer in the form of the Responses API."""
+        return await self._answer(request, ResponsesRequest)
 
     async def list_models(self, request: Request) -> dict[str, Any]:
         """The configurations of the file, and their aliases."""
@@ -116,33 +125,23 @@ class Server:
 
     # -- answering ---------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request, kind: answers.Kind) -> Response:
+    async def _answer(
+        self, request: Request, kind: type[ChatRequest | CompletionRequest | ResponsesRequest]
+    ) -> Response:
         began, model, status = time.monotonic(), "", 500
         try:
             client = self.keys.client(request.headers.get("authorization"))
             self.keys.count(client)
             if self.draining:
                 raise ApiError(503, "this server is about to end", code="draining", retry=1)
-            asked = parse(
-                ChatRequest if kind == "chat" else CompletionRequest, await _json(request), request.headers
-            )
-            jobs = self.service.jobs(asked)
+            asked = parse(kind, await _json(request), request.headers)
+            jobs = self.service.jobs(asked.chat() if isinstance(asked, ResponsesRequest) else asked)
             _check_quota(client)
-            model, form = jobs[0].model, answers.Form(kind, asked.model)
+            model, form = jobs[0].model, _form(asked)
             if asked.stream:
-                place = self.gate.enter(client)
-                await place.__aenter__()  # who is refused gets a status, not a stream
-                usage = asked.stream_options is not None and asked.stream_options.include_usage
-                chunks = answers.stream(
-                    form, jobs, lambda job: self._follow(job, client),
-                    usage=usage, progress=asked.metagen.progress,
-                )  # fmt: skip
-                status = 0
-                return StreamingResponse(
-                    self._events(chunks, place, model, began),
-                    media_type="text/event-stream",
-                    headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-                )
+                response = await self._stream(request, client, form, asked, jobs, began)
+                status = 0  # it is counted when the stream ends
+                return response
             solutions = await _unless_gone(request, self._solve(jobs, client))
             status = 200
             return JSONResponse(form.whole(solutions))
@@ -156,6 +155,26 @@ class Server:
         finally:
             if status:
                 self.metrics.ended(model, status, time.monotonic() - began)
+
+    async def _stream(
+        self, request: Request, client: Client, form: AnyForm, asked: Common, jobs: list[Job], began: float
+    ) -> Response:
+        """A stream, once it has its place: who is refused one gets a status."""
+        place = self.gate.enter(client)
+        await _unless_gone(request, place.__aenter__())
+        options = getattr(asked, "stream_options", None)
+        usage = isinstance(options, StreamOptions) and options.include_usage
+        chunks = form.stream(
+            jobs, lambda job: self._follow(job, client), usage=usage, progress=asked.metagen.progress
+        )
+        ended = [GONE]
+
+        async def end() -> None:
+            await chunks.aclose()
+            await place.__aexit__(None, None, None)
+            self.metrics.ended(jobs[0].model, ended[0], time.monotonic() - began)
+
+        return _Stream(_frames(form, chunks, ended), end)
 
     async def _solve(self, jobs: list[Job], client: Client) -> list[Solution]:
         async with self.gate.enter(client):
@@ -171,29 +190,49 @@ class Server:
                     self.metrics.spent(event)
                 yield event
 
-    async def _events(
-        self, chunks: AsyncGenerator[dict[str, Any]], place: Any, model: str, began: float
-    ) -> AsyncGenerator[str]:
-        """Chunks as server-sent events. An error within them is one, in the API's form, and ends the stream."""
-        status = GONE
+
+AnyForm = answers.Form | ResponseForm
+
+
+def _form(asked: Common) -> AnyForm:
+    if isinstance(asked, ResponsesRequest):
+        return ResponseForm(asked.model)
+    return answers.Form("chat" if isinstance(asked, ChatRequest) else "text", asked.model)
+
+
+class _Stream(StreamingResponse):
+    """Server-sent events. end: is awaited whatever becomes of them, once."""
+
+    def __init__(self, frames: AsyncGenerator[str], end: Callable[[], Awaitable[None]]) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async for chunk in _with_beats(chunks):
-                yield ": still at work\n\n" if chunk is None else f"data: {json.dumps(chunk)}\n\n"
-            yield "data: [DONE]\n\n"
-            status = 200
-        except MetagenError as error:
-            refusal = _told(error)
-            status = refusal.status
-            yield f"data: {json.dumps(refusal.body)}\n\n"
-            yield "data: [DONE]\n\n"
-        except Exception:  # noqa: BLE001 - the stream has begun: no one else can say it
-            status = 500
-            _LOG.exception("a request failed")
-            yield f"data: {json.dumps(_FAULT.body)}\n\n"
-            yield "data: [DONE]\n\n"
+            await super().__call__(scope, receive, send)
         finally:
-            await place.__aexit__(None, None, None)
-            self.metrics.ended(model, status, time.monotonic() - began)
+            await self._end()
+
+
+async def _frames(
+    form: AnyForm, chunks: AsyncGenerator[dict[str, Any]], ended: list[int]
+) -> AsyncGenerator[str]:
+    """Chunks as server-sent events. An error within them is one, and ends the stream. ended: gets the status."""
+    try:
+        async for chunk in _with_beats(chunks):
+            yield ": still at work\n\n" if chunk is None else form.frame(chunk)
+        ended[0] = 200
+    except MetagenError as error:
+        refusal = _told(error)
+        ended[0] = refusal.status
+        yield form.broken(refusal)
+    except Exception:  # noqa: BLE001 - the stream has begun: no one else can say it
+        ended[0] = 500
+        _LOG.exception("a request failed")
+        yield form.broken(_FAULT)
+    if form.end:
+        yield form.end
 
 
 def _check_quota(client: Client) -> None:
@@ -210,8 +249,6 @@ def _check_quota(client: Client) -> None:
 
 
 def _of(left: tuple[float, ...], names: tuple[str, ...]) -> list[float]:
-    from metagen.budget import DIMENSIONS
-
     return [left[DIMENSIONS.index(name)] for name in names]
 
 
@@ -219,7 +256,7 @@ class _Gone(Exception):
     """The client has gone away."""
 
 
-async def _unless_gone(request: Request, work: Awaitable[list[Solution]]) -> list[Solution]:
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
     """The result of `work`, which is cancelled once nobody waits for it. Raises _Gone then."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_gone(request))
@@ -360,7 +397,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _documented(kind: type[ChatRequest | CompletionRequest]) -> dict[str, Any]:
+def _documented(kind: type[Common]) -> dict[str, Any]:
     schema = kind.model_json_schema()
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _inline(schema)}}}}
 

@@ -12,7 +12,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.runs.declare.source import nearest
 from metagen.serve.errors import ApiError, refuse
 
-R = TypeVar("R", bound="Request")
+R = TypeVar("R", bound="Read")
 Positive = Annotated[int, Field(ge=1)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 #: Sampling parameters that are called in the API as they are called here.
@@ -25,18 +25,15 @@ SAME = (
     "frequency_penalty",
     "repetition_penalty",
 )
-#: Fields that change nothing here, and that clients send all the same.
-IDLE = (
-    "user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
-    "verbosity", "prompt_cache_retention",
-)  # fmt: skip
 
 
-class _Read(BaseModel):
+class Read(BaseModel):
+    """What is read from outside: nothing unknown, no infinities."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Limits(_Read):
+class Limits(Read):
     """What one request may spend: see `Budget`."""
 
     generated: Annotated[int, Field(ge=0)] | None = None
@@ -47,7 +44,7 @@ class Limits(_Read):
     seconds: Annotated[float, Field(ge=0)] | None = None
 
 
-class Options(_Read):
+class Options(Read):
     """What a request asks of metagen, in the field `metagen` of its body.
 
     budget: tokens to generate, or limits by name. strategy: another one of the same generator. n: samples of the
@@ -63,14 +60,14 @@ class Options(_Read):
     exhausted: Literal["answer", "error"] | None = None
 
 
-class StreamOptions(_Read):
+class StreamOptions(Read):
     """include_usage: a chunk with the usage comes before the end. include_obfuscation: there is none."""
 
     include_usage: bool = False
     include_obfuscation: bool = False
 
 
-class JsonSchema(_Read):
+class JsonSchema(Read):
     """A schema that the answer must fit."""
 
     name: str = "answer"
@@ -79,31 +76,20 @@ class JsonSchema(_Read):
     strict: bool | None = None
 
 
-class ResponseFormat(_Read):
+class ResponseFormat(Read):
     """text, json_object (any JSON), or json_schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
 
-class Request(_Read):
-    """What both endpoints have."""
+class Common(Read):
+    """What all endpoints have. Fields of any type change nothing here; clients send them all the same."""
 
     model: str
-    n: Positive = 1
-    max_tokens: Positive | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    stop: str | list[str] | None = None
-    seed: int | None = None
     stream: bool = False
-    stream_options: StreamOptions | None = None
     metagen: Options = Options()
     user: Any = None
     metadata: Any = None
@@ -113,6 +99,22 @@ class Request(_Read):
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
     safety_identifier: Any = None
+
+
+class Request(Common):
+    """What chats and completions have."""
+
+    n: Positive = 1
+    max_tokens: Positive | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    stream_options: StreamOptions | None = None
     verbosity: Any = None
 
     @property
@@ -251,7 +253,7 @@ def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
         raise _fault(kind, errors) from None
 
 
-def _fault(kind: type[Request], errors: ValidationError) -> ApiError:
+def _fault(kind: type[Read], errors: ValidationError) -> ApiError:
     """The first fault, by its place in the body."""
     first = errors.errors(include_url=False)[0]
     place = [str(part) for part in first["loc"]]

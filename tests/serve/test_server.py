@@ -217,6 +217,47 @@ def test_a_completion_streams(client: openai.OpenAI) -> None:
     assert "".join(c.choices[0].text for c in chunks if c.choices) == whole.choices[0].text
 
 
+# -- the newer form ------------------------------------------------------------------------------------
+
+
+def test_responses_say_the_same(client: openai.OpenAI) -> None:
+    old = ask(client, "vote", seed=None, extra_body={"metagen": {"n": 4}})
+    got = client.responses.create(model="fast", input=QUESTION)
+    whole = ask(client, "fast")
+    assert got.output_text == whole.choices[0].message.content and got.status == "completed"
+    assert got.usage is not None and got.usage.output_tokens == whole.usage.completion_tokens
+    assert got.usage.output_tokens_details.reasoning_tokens == 0
+    turns: Any = [{"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}]
+    hidden = client.responses.create(model="small/majority@4", input=turns).usage
+    assert hidden is not None and hidden.output_tokens_details.reasoning_tokens > 0
+    assert old.usage.completion_tokens_details.reasoning_tokens > 0
+    short = client.responses.create(model="fast", input=QUESTION, max_output_tokens=5)
+    assert short.status == "incomplete" and short.incomplete_details is not None
+    low: Any = {"effort": "low"}
+    assert client.responses.create(model="vote", input=QUESTION, reasoning=low).metagen["n"] == 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("model", ["fast", "small/majority@4", "small/rebase@4"])
+def test_responses_stream(client: openai.OpenAI, model: str) -> None:
+    with client.responses.stream(model=model, input=QUESTION) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_response()
+    assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
+    assert kinds.count("response.output_text.done") == 1
+    assert ("response.reasoning_summary_text.delta" in kinds) == (model != "fast")
+    assert final.output_text.endswith("\n") and final.usage is not None
+
+
+def test_responses_refuse_what_needs_a_memory(client: openai.OpenAI) -> None:
+    for how in (
+        {"previous_response_id": "resp_1"},
+        {"background": True},
+        {"tools": [{"type": "web_search"}]},
+    ):
+        with pytest.raises(openai.BadRequestError, match=next(iter(how))):
+            client.responses.create(model="fast", input=QUESTION, **how)  # type: ignore[call-overload]
+
+
 # -- faults of clients -----------------------------------------------------------------------------------
 
 PICTURE = {"type": "image_url", "image_url": {"url": "x"}}

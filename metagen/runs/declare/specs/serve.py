@@ -45,12 +45,12 @@ class EffortSpec(Spec):
 class ServeSpec(Spec):
     """A server of the OpenAI API, with every configuration of the grid as a model.
 
-    host: where it listens; other hosts than this machine's own need keys. port: 0 takes a free one. keys: who may ask; without any,
-    everybody on this machine. concurrency: requests in work at a time. waiting: requests that may wait; more are
-    refused. deadline: seconds for a request. max_n: of choices, and of a strategy's samples. max_tokens: of a sample.
-    max_body: bytes of a request. effort: by `reasoning_effort`. own_sampling: temperature and other sampling parameters
-    of requests are not looked at. aliases: other names of models. origins: of web pages that may ask (CORS). exhausted:
-    a request whose budget ended gets what there is, or an error.
+    host: where it listens; other hosts than this machine's own need keys. port: 0 takes a free one. keys: who may ask;
+    without any, everybody on this machine. concurrency: requests in work at a time. waiting: requests that may wait;
+    more are refused. deadline: seconds for a request. max_n: of choices, and of a strategy's samples. max_tokens: of a
+    sample. max_body: bytes of a request. effort: by `reasoning_effort`. own_sampling: temperature and other sampling
+    parameters of requests are not looked at. aliases: other names of models. origins: of web pages that may ask (CORS).
+    exhausted: a request whose budget ended gets what there is, or an error.
     """
 
     host: Filled = "127.0.0.1"

@@ -1,0 +1,259 @@
+"""The Responses API: the same answers in OpenAI's newer form. The server keeps none of them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from metagen.serve.answers import Follow, Progress, beside, finish_of, usage_over
+from metagen.serve.errors import ApiError, refuse
+from metagen.serve.protocol import ChatRequest, Common, Effort, JsonSchema, Positive, Read, ResponseFormat
+from metagen.serve.solve import Job, Solution
+
+#: What a client may name and get only if it is left out.
+REFUSED = ("previous_response_id", "conversation", "background", "tools", "prompt", "max_tool_calls")
+
+
+class Reasoning(Read):
+    """effort: as `reasoning_effort`. summary: progress is told in any case."""
+
+    effort: Effort | None = None
+    summary: Any = None
+    generate_summary: Any = None
+
+
+class Format(Read):
+    """text, json_object (any JSON), or json_schema."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    name: str = "answer"
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class Text(Read):
+    """format: what the answer must be."""
+
+    format: Format | None = None
+    verbosity: Any = None
+
+
+class ResponsesRequest(Common):
+    """POST /v1/responses."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    max_output_tokens: Positive | None = None
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+    stream_options: Any = None
+    truncation: Any = None
+    include: Any = None
+    tool_choice: Any = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    background: Any = None
+    tools: Any = None
+    prompt: Any = None
+    max_tool_calls: Any = None
+    top_logprobs: Any = None
+
+    def chat(self) -> ChatRequest:
+        """The same request as a chat. Raises ApiError for what cannot be honoured."""
+        for name in REFUSED:
+            if getattr(self, name):
+                raise refuse(
+                    name, "not supported, since nothing of a request is kept; send all turns in input"
+                )
+        if self.include or self.top_logprobs:
+            raise refuse("include" if self.include else "top_logprobs", "not supported; leave it out")
+        return ChatRequest(
+            model=self.model,
+            messages=[*self._instructions(), *self._turns()],
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_completion_tokens=self.max_output_tokens,
+            reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
+            response_format=self._format(),
+            stream=self.stream,
+            metagen=self.metagen,
+        )
+
+    def _instructions(self) -> list[dict[str, Any]]:
+        return [{"role": "system", "content": self.instructions}] if self.instructions else []
+
+    def _turns(self) -> Iterator[dict[str, Any]]:
+        if isinstance(self.input, str):
+            yield {"role": "user", "content": self.input}
+            return
+        for place, item in enumerate(self.input):
+            kind = item.get("type", "message")
+            if kind == "reasoning":
+                continue
+            if kind != "message":
+                raise refuse(f"input.{place}.type", f"{kind!r} is no turn; expected messages")
+            content = item.get("content")
+            if isinstance(content, list):
+                content = [
+                    {"type": "text", "text": part.get("text")}
+                    if isinstance(part, dict) and part.get("type") in ("input_text", "output_text", "text")
+                    else part
+                    for part in content
+                ]
+            yield {"role": item.get("role"), "content": content}
+
+    def _format(self) -> ResponseFormat | None:
+        form = None if self.text is None else self.text.format
+        if form is None:
+            return None
+        if form.type == "json_schema" and form.schema_ is None:
+            raise refuse("text.format.schema", "missing")
+        schema = None if form.schema_ is None else JsonSchema(schema=form.schema_)
+        return ResponseFormat(type=form.type, json_schema=schema)
+
+
+class ResponseForm:
+    """How one request is answered. name: of the model, as the request called it. end: behind a stream."""
+
+    end = ""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._created = name, int(time.time())
+        self._id, self._message, self._thought = (
+            f"{kind}_{secrets.token_hex(12)}" for kind in ("resp", "msg", "rs")
+        )
+
+    def whole(self, solutions: Iterable[Solution], thought: str = "") -> dict[str, Any]:
+        """The answer. thought: progress that was told."""
+        (solution,) = solutions
+        sequence = solution.sequences[0]
+        told = thought or (sequence.thought.text if sequence.thought is not None else None) or ""
+        done = finish_of(sequence) == "stop"
+        output = [self._reasoning(told)] if told else []
+        output.append(self._item(sequence.text, "completed" if done else "incomplete"))
+        return self._head("completed" if done else "incomplete") | {
+            "output": output,
+            "usage": _usage(solution),
+            "incomplete_details": None if done else {"reason": "max_output_tokens"},
+            **beside([solution]),
+        }
+
+    def frame(self, chunk: dict[str, Any]) -> str:
+        """A chunk as a server-sent event."""
+        return f"event: {chunk['type']}\ndata: {json.dumps(chunk)}\n\n"
+
+    def broken(self, error: ApiError) -> str:
+        """An error in the middle of a stream."""
+        told = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
+        return self.frame({**told, "sequence_number": 0})
+
+    async def stream(
+        self, jobs: list[Job], follow: Follow, *, usage: bool = True, progress: bool = True
+    ) -> AsyncGenerator[dict[str, Any]]:
+        """The events of an answer: progress as a summary of reasoning, then the text."""
+        (job,) = jobs
+        number, told, said, thought = 0, Progress(job), "", ""
+
+        def event(kind: str, **of: Any) -> dict[str, Any]:
+            nonlocal number
+            number += 1
+            return {"type": kind, "sequence_number": number - 1, **of}
+
+        head = self._head("in_progress") | {"output": [], "usage": None, "incomplete_details": None}
+        yield event("response.created", response=head)
+        yield event("response.in_progress", response=head)
+        begun = False
+        solution: Solution | None = None
+
+        def begin() -> Iterator[dict[str, Any]]:
+            """The answer's item begins, and reasoning before it ends."""
+            place = int(bool(thought))
+            if thought:
+                where = {"item_id": self._thought, "output_index": 0, "summary_index": 0}
+                part = {"type": "summary_text", "text": thought}
+                yield event("response.reasoning_summary_text.done", **where, text=thought)
+                yield event("response.reasoning_summary_part.done", **where, part=part)
+                yield event("response.output_item.done", output_index=0, item=self._reasoning(thought))
+            item = self._item("", "in_progress") | {"content": []}
+            yield event("response.output_item.added", output_index=place, item=item)
+            yield event("response.content_part.added", **self._where(place), part=_part(""))
+
+        async for one in follow(job):
+            if isinstance(one, Solution):
+                solution = one
+                break
+            if one.kind == "text" and one.text:
+                if not begun:
+                    begun = True
+                    for first in begin():
+                        yield first
+                said += one.text
+                where = self._where(int(bool(thought)))
+                yield event("response.output_text.delta", **where, delta=one.text, logprobs=[])
+            elif not begun and (one.kind == "thought" or progress):
+                line = one.text if one.kind == "thought" else await told.line(one)
+                if line:
+                    where = {"item_id": self._thought, "output_index": 0, "summary_index": 0}
+                    if not thought:
+                        yield event("response.output_item.added", output_index=0, item=self._reasoning(""))
+                        part = {"type": "summary_text", "text": ""}
+                        yield event("response.reasoning_summary_part.added", **where, part=part)
+                    thought += line
+                    yield event("response.reasoning_summary_text.delta", **where, delta=line)
+        assert solution is not None
+        text = solution.sequences[0].text
+        if not begun:
+            for first in begin():
+                yield first
+        place = int(bool(thought))
+        if rest := text.removeprefix(said):
+            yield event("response.output_text.delta", **self._where(place), delta=rest, logprobs=[])
+        response = self.whole([solution], thought)
+        yield event("response.output_text.done", **self._where(place), text=text, logprobs=[])
+        yield event("response.content_part.done", **self._where(place), part=_part(text))
+        yield event("response.output_item.done", output_index=place, item=response["output"][-1])
+        yield event(f"response.{response['status']}", response=response)
+
+    def _head(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self._id, "object": "response", "created_at": self._created, "model": self._name, "status": status,
+            "error": None, "instructions": None, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
+            "tool_choice": "none", "tools": [], "top_p": None, "store": False,
+        }  # fmt: skip
+
+    def _item(self, text: str, status: str) -> dict[str, Any]:
+        return {
+            "type": "message", "id": self._message, "role": "assistant", "status": status, "content": [_part(text)]
+        }  # fmt: skip
+
+    def _reasoning(self, text: str) -> dict[str, Any]:
+        summary = [{"type": "summary_text", "text": text}] if text else []
+        return {"type": "reasoning", "id": self._thought, "summary": summary}
+
+    def _where(self, place: int) -> dict[str, Any]:
+        return {"item_id": self._message, "output_index": place, "content_index": 0}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(solution: Solution) -> dict[str, Any] | None:
+    found = usage_over([solution])
+    if found is None:
+        return None
+    details = {"reasoning_tokens": 0, **found["completion_tokens_details"]}
+    return {
+        "input_tokens": found["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": 0, **found["prompt_tokens_details"]},
+        "output_tokens": found["completion_tokens"],
+        "output_tokens_details": details,
+        "total_tokens": found["total_tokens"],
+        "metagen": found["metagen"],
+    }
