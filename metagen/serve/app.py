@@ -116,8 +116,9 @@ class Server:
         status = "draining" if self.draining else "ready"
         return JSONResponse({"status": status}, 503 if self.draining else 200)
 
-    async def show_metrics(self) -> Response:
-        """For Prometheus."""
+    async def show_metrics(self, request: Request) -> Response:
+        """For Prometheus, which sends a key where others need one."""
+        self.keys.client(request.headers.get("authorization"))
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     def _model(self, name: str) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Request(Common):
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     stop: str | list[str] | None = None
-    seed: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stream_options: StreamOptions | None = None
     verbosity: Any = None
 

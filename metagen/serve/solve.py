@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from metagen.budget import Account, Budget
-from metagen.errors import BudgetExhausted, MetagenError
+from metagen.errors import BudgetExhausted
 from metagen.events import Event, Listener
 from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
 from metagen.sequence import Prompt, Sequence
@@ -133,7 +133,7 @@ class Service:
             yield await work
         finally:
             work.cancel()
-            with suppress(asyncio.CancelledError, MetagenError):
+            with suppress(asyncio.CancelledError, Exception):  # who has left is told nothing
                 await work
 
 
