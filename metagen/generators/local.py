@@ -50,6 +50,11 @@ class LocalEngine:
         return self._tokenizer.chat
 
     @property
+    def takes_tools(self) -> bool:
+        """Whether the model's chat template has a place for tools."""
+        return self._tokenizer.takes_tools
+
+    @property
     def shape(self) -> ModelShape | None:
         return self._shape
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
@@ -15,6 +16,7 @@ from metagen.generators.bounded import run_bounded
 from metagen.generators.continuation import BROKEN
 from metagen.generators.decoding.constraint import Constraints
 from metagen.generators.directory import chat_template, read_json
+from metagen.generators.tool_calls import tools_of
 from metagen.sequence import Form, Message, Prompt, Sequence, TokenIds
 
 REMEMBERED = 4096
@@ -24,7 +26,7 @@ REMEMBERED = 4096
 LIMIT = 10.0
 
 
-def apply_template(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: bool) -> str:
+def apply_template(tokenizer: Any, turns: list[dict[str, str]], directory: Path, **options: Any) -> str:
     """The turns by a tokenizer's chat template. ModelError if that takes longer than `LIMIT` seconds."""
     return str(
         run_bounded(
@@ -36,6 +38,16 @@ def apply_template(tokenizer: Any, turns: list[dict[str, str]], directory: Path,
             ),
         )
     )
+
+
+def _reads_tools(template: str) -> bool:
+    """Whether a template has the variable `tools`."""
+    from jinja2 import Environment, TemplateError
+
+    try:
+        return any(token[1:] == ("name", "tools") for token in Environment(autoescape=False).lex(template))
+    except TemplateError:  # which says more when it is applied
+        return False
 
 
 class Tokenizer:
@@ -71,7 +83,7 @@ class Tokenizer:
         self.eos = self._read_eos()
         self.chat = chat_template(directory)
         self._prompts: OrderedDict[
-            tuple[str | None, tuple[Message, ...], Form | None, str], tuple[int, ...]
+            tuple[str | None, tuple[Message, ...], Form | None, str, str], tuple[int, ...]
         ] = OrderedDict()
         self._lock = Lock()
         self._template: Any = None
@@ -142,7 +154,8 @@ class Tokenizer:
         return TokenIds(ids, self.fingerprint)
 
     def _render(self, prompt: Prompt, text: str) -> tuple[int, ...]:
-        key = (prompt.text, prompt.messages, prompt.form, text)
+        tools = tools_of(prompt)
+        key = (prompt.text, prompt.messages, prompt.form, text, "" if tools is None else json.dumps(tools))
         with self._lock:
             if (known := self._prompts.get(key)) is not None:
                 self._prompts.move_to_end(key)
@@ -169,6 +182,12 @@ class Tokenizer:
             if self._template is None:
                 self._template = self._load_template()
         partial = messages[-1].role == "assistant"
+        tools = tools_of(prompt)
+        if tools is not None and not self.takes_tools:
+            raise PromptError(
+                f"prompt {prompt.problem_id!r} tells of {len(tools)} tools, and the chat template of {self.directory} "
+                "has no place for any; leave them out, or use a model whose template has"
+            )
         turns = [{"role": m.role, "content": m.content} for m in messages]
         try:
             text = apply_template(
@@ -177,6 +196,7 @@ class Tokenizer:
                 self.directory,
                 add_generation_prompt=not partial,
                 continue_final_message=partial,
+                **({} if tools is None else {"tools": tools}),
             )
         except ModelError:
             raise
@@ -190,6 +210,17 @@ class Tokenizer:
         if partial and not text.endswith(begun) and text.endswith(begun.rstrip()):
             text += begun[len(begun.rstrip()) :]
         return text
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the chat template has a place for tools."""
+        if self.chat is None:
+            return False
+        with self._lock:
+            if self._template is None:
+                self._template = self._load_template()
+            template = self._template.chat_template
+        return any(map(_reads_tools, template.values() if isinstance(template, dict) else [template]))
 
     def _load_template(self) -> Any:
         from transformers import AutoTokenizer  # slow to import, and only templates need it

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from metagen.events import Event
 from metagen.generators.primitive import EngineGenerator
+from metagen.generators.tool_calls import split_calls, tools_of
 from metagen.sequence import Sequence
 from metagen.serve.errors import ApiError
 from metagen.serve.solve import Job, Solution
@@ -78,7 +79,7 @@ class Form:
                 if isinstance(event, Solution):
                     solutions.append(event)
                     break
-                if event.kind == "text" and event.text:
+                if event.kind == "text" and event.text and tools_of(job.prompt) is None:
                     said += event.text
                     yield self.chunk(job, {"content": event.text}, index)
                 elif event.kind == "thought" and event.text and self.kind == "chat":
@@ -92,10 +93,13 @@ class Form:
                         503, "the model began another text than the one that was streamed; ask again, without stream",
                         code="stream_differs",
                     )  # fmt: skip
-                rest = sequence.text[len(said) :] if i == 0 else sequence.text
-                if rest:
+                content, calls = said_by(sequence, job)
+                if rest := content[len(said) :] if i == 0 else content:
                     yield self.chunk(job, {"content": rest}, index + i)
-                yield self.chunk(job, {}, index + i, finish_of(sequence))
+                if calls:
+                    numbered = [{"index": number, **call} for number, call in enumerate(calls)]
+                    yield self.chunk(job, {"tool_calls": numbered}, index + i)
+                yield self.chunk(job, {}, index + i, "tool_calls" if calls else finish_of(sequence))
             index += job.choices
         yield self.last(solutions, usage=usage)
 
@@ -119,7 +123,11 @@ class Form:
         logprobs = _logprobs(sequence, solution.job, self.kind)
         if self.kind == "text":
             return made | {"text": sequence.text, "logprobs": logprobs}
-        message: dict[str, Any] = {"role": "assistant", "content": sequence.text, "refusal": None}
+        content, calls = said_by(sequence, solution.job)
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        if calls:
+            made["finish_reason"] = "tool_calls"
+            message |= {"content": content or None, "tool_calls": calls}
         if sequence.thought is not None and sequence.thought.text:
             message["reasoning_content"] = sequence.thought.text
         return made | {"message": message, "logprobs": logprobs}
@@ -135,6 +143,13 @@ def usage_over(solutions: Iterable[Solution]) -> dict[str, Any] | None:
     found = list(solutions)
     rows = [row for solution in found for row in solution.trace.rows]
     return usage_of(Trace.of("", rows), [sequence for solution in found for sequence in solution.sequences])
+
+
+def said_by(sequence: Sequence, job: Job) -> tuple[str, list[dict[str, Any]]]:
+    """What a sequence says, and its calls of tools, of which the request has told."""
+    if tools_of(job.prompt) is None:
+        return sequence.text, []
+    return split_calls(sequence.text, f"call_{secrets.token_hex(6)}")
 
 
 def finish_of(sequence: Sequence) -> str:

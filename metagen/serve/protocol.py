@@ -162,7 +162,7 @@ class ChatRequest(Request):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
     reasoning_effort: Effort | None = None
-    tools: list[Any] | None = None
+    tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
     functions: list[Any] | None = None
     function_call: Any = None
@@ -183,14 +183,16 @@ class ChatRequest(Request):
     def form(self) -> ResponseFormat | None:
         return self.response_format
 
+    @property
+    def told_tools(self) -> list[dict[str, Any]] | None:
+        """The tools that the model may call; None if there are none."""
+        return None if self.tool_choice == "none" else self.tools or None
+
     def sampling(self) -> dict[str, Any]:
-        if self.tools or self.functions:
-            name = "tools" if self.tools else "functions"
-            raise refuse(
-                name,
-                "a strategy answers in text and calls no tools of a client; leave it out, or give the strategy tools "
-                "of its own in the server's file (tool_use)",
-            )
+        if self.functions:
+            raise refuse("functions", "the old form of tools; send tools")
+        if self.tool_choice not in (None, "none", "auto"):
+            raise refuse("tool_choice", f"{self.tool_choice!r:.60} cannot be promised; expected auto or none")
         if self.top_logprobs:
             raise refuse("top_logprobs", "only the tokens that were drawn are kept; leave it out")
         for name in ("audio", "prediction", "web_search_options"):

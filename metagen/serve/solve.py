@@ -12,12 +12,15 @@ from typing import Any
 from metagen.budget import Account, Budget
 from metagen.errors import BudgetExhausted
 from metagen.events import Event, Listener
+from metagen.generators.tool_calls import TOOLS, write_calls
 from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
 from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
 from metagen.strategies.base import Strategy
+from metagen.strategies.parallel import ParallelStrategy, Sample
+from metagen.strategies.rewrite import generators_of
 from metagen.trace import Trace
 from metagen.verifiers.base import Answer
 
@@ -77,6 +80,8 @@ class Service:
         if spec.own_sampling:
             changes = {k: v for k, v in changes.items() if k in ("max_tokens", "stop", "grammar", "logprobs")}
         strategy = self.models.strategy(name, n, changes)
+        if isinstance(request, ChatRequest) and request.told_tools:
+            _check_tools(name, strategy)
         budget = _least(_budget(options.budget), effort.budget if effort else None)
         if spec.deadline is not None:
             budget = _least(budget, Budget(seconds=spec.deadline))
@@ -141,12 +146,36 @@ def _prompts(request: Request) -> list[Prompt]:
     if isinstance(request, CompletionRequest):
         return [Prompt.of(text, form="text") for text in request.prompts]
     assert isinstance(request, ChatRequest)
-    # The name of a speaker changes nothing for a model that has no place for it.
-    messages = [{k: v for k, v in one.items() if k != "name"} for one in request.messages]
-    for one in messages:
-        if one.get("role") == "developer":
-            one["role"] = "system"
-    return [Prompt.of(messages, form="auto")]
+    prompt = Prompt.of([_message(one) for one in request.messages], form="auto")
+    tools = request.told_tools
+    return [prompt if tools is None else replace(prompt, public={TOOLS: tools}, form=None)]
+
+
+def _message(given: dict[str, Any]) -> dict[str, Any]:
+    """A turn as metagen knows it: calls of tools are text, and a speaker's name has no place."""
+    made = {
+        k: v
+        for k, v in given.items()
+        if k not in ("name", "tool_calls", "tool_call_id", "refusal", "annotations")
+    }
+    if made.get("role") == "developer":
+        made["role"] = "system"
+    if isinstance(calls := given.get("tool_calls"), list) and calls:
+        said = made.get("content")
+        written = write_calls(call for call in calls if isinstance(call, dict))
+        made["content"] = "\n".join(part for part in (said if isinstance(said, str) else "", written) if part)
+    return made
+
+
+def _check_tools(name: str, strategy: Strategy) -> None:
+    """ApiError for a model that cannot be told of tools."""
+    if not isinstance(strategy, Sample | ParallelStrategy):
+        raise refuse(
+            "tools", f"{name!r} asks in several steps; single samples, votes and best-of-n may call tools"
+        )
+    for one in generators_of(strategy):
+        if not getattr(one.engine, "takes_tools", False):
+            raise refuse("tools", f"the model behind {name!r} has no place for tools in its chat template")
 
 
 def _budget(given: Limits | int | None) -> Budget | None:

@@ -282,7 +282,7 @@ WRONG: list[tuple[dict[str, Any], int, str, str]] = [
     ({"messages": "hi"}, 400, "messages", "hi"),
     ({"messages": [{"role": "usr", "content": "x"}]}, 400, "", "usr"),
     ({"messages": [{"role": "user", "content": [PICTURE]}]}, 400, "", "image_url"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "tools", "no tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "tools", "no place for tools"),
     ({"top_logprobs": 3}, 400, "top_logprobs", "leave it out"),
     ({"response_format": {"type": "xml"}}, 400, "response_format.type", "xml"),
     ({"response_format": NONSENSE}, 400, "response_format", "nonsense"),

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from metagen.generators.openai.stream import is_stream, join_stream
+from metagen.generators.tool_calls import write_calls
 
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
@@ -48,9 +49,18 @@ class _Message(_Read):
     reasoning: Any = None
     reasoning_content: Any = None
     reasoning_details: Any = None
+    # Calls of tools that the request told of.
+    tool_calls: Any = None
 
     @property
     def full_text(self) -> str:
+        """What it says; behind that its calls of tools, as texts."""
+        calls = self.tool_calls if isinstance(self.tool_calls, list) else []
+        written = write_calls(call for call in calls if isinstance(call, dict))
+        return "\n".join(part for part in (self._said, written) if part)
+
+    @property
+    def _said(self) -> str:
         if isinstance(self.content, list):
             parts = (*_parts(self.content, "text"), *_parts(self.content, "refusal"))
             return "".join(parts)

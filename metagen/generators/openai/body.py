@@ -12,6 +12,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.openai.dialects import DIALECTS, Dialect, DialectName
 from metagen.generators.openai.keys import names_key
+from metagen.generators.tool_calls import tools_of, turns_with_calls
 from metagen.sequence import Prompt, Sequence, Step, Tokens
 
 API = Literal["completions", "chat"]
@@ -131,15 +132,17 @@ class Wording:
         if prefix.text or thought is not None:
             last = turns.pop()["content"] if begun else ""
             turns.append({"role": "assistant", "content": last + prefix.text} | self._thought(prefix))
+        tools = tools_of(prefix.prompt)
+        told = {} if tools is None else {"tools": tools}
         if not (prefix.text or thought or begun):
-            return {"messages": turns}
+            return {"messages": turns, **told}
         if not self.continuation:
             raise UnsupportedError(
                 f"prompt {prefix.prompt.problem_id!r}: a partial turn of the assistant is to be continued, which the "
                 f"chat API of {self.model!r} does not do; use a server that does (dialect='vllm', …; "
                 "continuation=True), or api='completions'"
             )
-        return {"messages": turns, **(self.dialect.open_turn or {})}
+        return {"messages": turns, **told, **(self.dialect.open_turn or {})}
 
     def _thought(self, prefix: Sequence) -> dict[str, Any]:
         """The fields of an open turn that give the model back what it thought in it."""
@@ -224,7 +227,7 @@ class Wording:
             )
 
 
-def conversation(prompt: Prompt) -> list[dict[str, str]]:
+def conversation(prompt: Prompt) -> list[dict[str, Any]]:
     """A prompt as the turns of a chat; a text is what the user says. UnsupportedError for one that is to stay plain."""
     if prompt.form == "text":
         raise UnsupportedError(
@@ -233,6 +236,8 @@ def conversation(prompt: Prompt) -> list[dict[str, str]]:
         )
     if prompt.text is not None:
         return [{"role": "user", "content": prompt.text}]
+    if tools_of(prompt) is not None:
+        return turns_with_calls(prompt.messages)
     return [{"role": m.role, "content": m.content} for m in prompt.messages]
 
 

@@ -181,6 +181,11 @@ class OpenAIEngine:
         return self._vocabulary.chat if self._vocabulary is not None else None
 
     @property
+    def takes_tools(self) -> bool:
+        """Whether prompts may tell of tools: the chat API has a field for them."""
+        return self._wording.api == "chat"
+
+    @property
     def directory(self) -> Path | None:
         """The tokenizer's, where the model's config.json lies beside it."""
         place = self._vocabulary.directory if self._vocabulary else None

@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+#: Calls of tools in one answer, at most.
+CALLS = 128
+
 
 def is_stream(content: bytes) -> bool:
     """Whether a body is server-sent events."""
@@ -66,12 +69,24 @@ def _text(line: bytes) -> str:
         return ""
 
 
+def _add_calls(whole: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
+    """Parts of calls of tools, each with the number of its call."""
+    for part in parts:
+        number = part.get("index") or 0
+        while len(whole) <= number and number < CALLS:
+            whole.append({})
+        _add(whole[number], part)
+
+
 def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:
     for name, value in part.items():
         old = whole.get(name)
         if value is None or name in ("index", "role"):
             continue
-        if name in ("finish_reason", "stop_reason", "matched_stop") or old is None:
+        if name == "tool_calls":
+            _add_calls(whole.setdefault(name, []), value)
+            continue
+        if name in ("finish_reason", "stop_reason", "matched_stop", "id", "type") or old is None:
             whole[name] = dict(value) if isinstance(value, dict) else value
         elif isinstance(old, dict) and isinstance(value, dict):
             _add(old, value)

@@ -1,0 +1,80 @@
+"""Tools of a client go through to a model that knows tools, and its calls come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.generators.openai.serving import Asked, Reply, Server
+from tests.serve.serving import QUESTION, serving
+from tests.serve.test_upstream import front
+
+TOOLS: Any = [
+    {
+        "type": "function",
+        "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {}}}},
+    }
+]
+
+
+async def model(asked: Asked) -> Reply:
+    """Calls the tool that it is told of, and says what came of it."""
+    turns = asked.body["messages"]
+    message: dict[str, Any] = {"role": "assistant", "content": f"It is {turns[-1]['content']}."}
+    finish = "stop"
+    if turns[-1]["role"] == "tool":
+        assert turns[-1]["tool_call_id"] == turns[-2]["tool_calls"][0]["id"]
+    elif asked.body.get("tools"):
+        function = {
+            "name": asked.body["tools"][0]["function"]["name"],
+            "arguments": json.dumps({"a": 12, "b": 7}),
+        }
+        message = {"role": "assistant", "content": None}
+        message["tool_calls"] = [{"id": "call_x", "type": "function", "function": function}]
+        finish = "tool_calls"
+    choices = [
+        {"index": i, "message": message, "finish_reason": finish} for i in range(asked.body.get("n", 1))
+    ]
+    usage = {"prompt_tokens": 20, "completion_tokens": 12 * len(choices)}
+    return Reply(body={"choices": choices, "usage": usage})
+
+
+def test_a_client_is_asked_for_its_tool_and_told_the_rest(tmp_path: Path) -> None:
+    with Server(model).open() as behind, serving(tmp_path, front(behind.url, api="chat")) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        turns: list[Any] = [{"role": "user", "content": "12 + 7?"}]
+        for name in ("through/one", "through/majority@4"):
+            got = client.chat.completions.create(model=name, messages=turns, tools=TOOLS).choices[0]
+            assert got.finish_reason == "tool_calls" and got.message.content is None
+            (call,) = got.message.tool_calls or []
+            assert call.type == "function" and call.function.name == "add"
+            assert json.loads(call.function.arguments) == {"a": 12, "b": 7}
+        stream = client.chat.completions.create(model="through/one", messages=turns, tools=TOOLS, stream=True)
+        deltas = [choice.delta for chunk in stream for choice in chunk.choices]
+        assert [
+            d.tool_calls[0].function.name for d in deltas if d.tool_calls and d.tool_calls[0].function
+        ] == ["add"]
+        assert not any(d.content for d in deltas)
+        after = [*turns, got.message.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "19"}]
+        last = client.chat.completions.create(model="through/one", messages=after, tools=TOOLS).choices[0]
+        assert last.message.content == "It is 19." and last.finish_reason == "stop"
+        none = client.chat.completions.create(
+            model="through/one", messages=turns, tools=TOOLS, tool_choice="none"
+        )
+        assert none.choices[0].message.content == "It is 12 + 7?."
+
+
+def test_a_model_without_a_place_for_tools_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        turns: list[Any] = [{"role": "user", "content": QUESTION}]
+        with pytest.raises(openai.BadRequestError, match="no place for tools"):
+            client.chat.completions.create(model="fast", messages=turns, tools=TOOLS)
+        with pytest.raises(openai.BadRequestError, match="in several steps"):
+            client.chat.completions.create(model="small/rebase@4", messages=turns, tools=TOOLS)
+        with pytest.raises(openai.BadRequestError, match="cannot be promised"):
+            client.chat.completions.create(model="fast", messages=turns, tools=TOOLS, tool_choice="required")
