@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pty
+import re
 import resource
 import shutil
 import signal
@@ -526,6 +527,18 @@ def paths(place: Path) -> dict[str, str]:
 def test_version_and_help(place: Path) -> None:
     assert invoke("--version")[1].startswith("metagen ")
     assert "resume" in invoke("--help")[1]
+
+
+def test_the_help_names_every_command_by_its_use_and_cuts_none(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    commands = invoke("--help")[1].partition("Run:")[2]
+    assert "Others:" not in commands and "..." not in commands
+    functions = [(one.name, one.callback) for one in app.registered_commands]
+    names = [name or getattr(of, "__name__", "") for name, of in functions]
+    names += [str(one.name) for one in app.registered_groups]
+    assert sorted(re.findall(r"^  (\w+)  +\S", commands, re.MULTILINE)) == sorted(names)
 
 
 def test_without_a_terminal_progress_is_plain_lines(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,37 @@ class _Policy(TyperGroup):
             raise
 
 
+class _Grouped(_Policy):
+    """The commands by what they are for, each with the whole of its first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        named = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in named)
+        for title, names in ({**GROUPS, "Others": others} if others else GROUPS).items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [
+                (name, _sentence(command.help or "")) for name, command in commands if command is not None
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a help text, without its full stop."""
+    first = " ".join(text.split("\n\n")[0].split())
+    return first.partition(". ")[0].rstrip(".")
+
+
+#: Commands by what they are for, in the order of the help.
+GROUPS = {
+    "Run": ("run", "study", "resume", "grade", "serve"),
+    "Read results": ("report", "show", "compare", "recommend", "quality", "ls"),
+    "Write files": ("new", "schema"),
+    "Look around": ("doctor", "models", "explain"),
+}
+
 app = typer.Typer(
-    cls=_Policy,
+    cls=_Grouped,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich's takes longer to import than the rest of the command line
