@@ -166,7 +166,7 @@ TASKS = ", ".join(registry.kinds("task"))
 STRATEGIES = ", ".join(registry.kinds("strategies"))
 FAULTS = [
     ("seed: 7", "sede: 7", "2: sede = 7: no such field; expected one of name, seed, task, engines, generators, "
-     "verifiers, strategies, grid, budget, allocation, executor, cache; did you mean 'seed'?"),
+     "verifiers, strategies, grid, budget, allocation, executor, cache, serve; did you mean 'seed'?"),
     ("seed: 7", "seed: 7.5", "2: seed = 7.5: expected an integer"),
     ("seed: 7", "seed: '7'", "2: seed = '7': expected an integer"),
     ("name: quick\n", "", "1: name: missing; expected a name of letters, digits and . _ + -"),
@@ -305,7 +305,7 @@ def test_faults_of_sets_are_placed_at_the_option(good: Path) -> None:
     assert found == [
         "--limit task.limit=0: task.limit = 0: expected an integer ≥ 1",
         "--set bugdet.calls=1: bugdet = {'calls': 1}: no such field; expected one of name, seed, task, engines, "
-        "generators, verifiers, strategies, grid, budget, allocation, executor, cache; did you mean 'budget'?",
+        "generators, verifiers, strategies, grid, budget, allocation, executor, cache, serve; did you mean 'budget'?",
         "--set generators.mdi.top_p=1: generators.mdi: there is no 'mdi' in 'generators' to set this in "
         "(there is mid, hot); did you mean 'mid'?",
         "--set generators.mid.top_p=2: generators.mid.top_p = 2: expected a number in (0, 1] (1 is off)",
