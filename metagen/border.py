@@ -280,16 +280,26 @@ def traceback_of(error: BaseException) -> str:
 
 def place(function: object) -> str:
     """The file and the line at which a function or a class begins, as far as that is known."""
-    code = _code(function)
-    return _name(function) if code is None else f"{_file(code.co_filename)}:{code.co_firstlineno}"
+    begins = _begins(function)
+    return _name(function) if begins is None else f"{_file(begins[0])}:{begins[1]}"
 
 
 def _line_of(function: object, error: BaseException) -> str:
     """The file and the last line of a function's own file on the way of an error."""
-    code = _code(function)
+    begins = _begins(function)
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if code is not None and frame.filename == code.co_filename]
-    return f"{_file(code.co_filename)}:{lines[-1]}" if code is not None and lines else place(function)
+    lines = [frame.lineno for frame in frames if begins is not None and frame.filename == begins[0]]
+    return f"{_file(begins[0])}:{lines[-1]}" if begins is not None and lines else place(function)
+
+
+def _begins(function: Any) -> tuple[str, int] | None:
+    """The file and the line at which a function or a class begins."""
+    code = _code(function)
+    if isinstance(function, type) and (code is None or code.co_filename.startswith("<")):
+        # The constructor of a part stands in no file.
+        with suppress(OSError, TypeError):
+            return inspect.getfile(function), inspect.findsource(function)[1] + 1
+    return None if code is None else (code.co_filename, code.co_firstlineno)
 
 
 def _code(function: Any) -> CodeType | None:

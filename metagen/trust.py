@@ -78,11 +78,11 @@ def reading(path: Path) -> None:
         _GUARD.foreign.append(path)
 
 
-def load(target: str, *, typed: bool = False) -> Any:
+def load(target: str, *, typed: bool = False, wanted: str = "package.module:attribute") -> Any:
     """What `module:attribute` stands for.
 
-    typed: by the user, and in no file. Raises ConfigError for code that is not trusted, before anything of it is
-    imported; whatever the import itself raises.
+    typed: by the user, and in no file. wanted: is expected, in words. Raises ConfigError for code that is not trusted,
+    before anything of it is imported, and for what cannot be imported.
     """
     module, _, attribute = target.partition(":")
     free = typed or _GUARD.home is None or os.environ.get(VARIABLE) == "1"
@@ -91,7 +91,14 @@ def load(target: str, *, typed: bool = False) -> Any:
         _check(target, module)
     if not free and "__" in attribute:
         raise ConfigError(f"{target!r} names an inner part of Python; {REMEDY}")
-    found = attrgetter(attribute)(import_module(module))
+    try:
+        found = attrgetter(attribute)(import_module(module))
+    except Exception as error:  # a module may raise anything while it is imported
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        raise ConfigError(
+            f"cannot import {target!r} ({kind}{error}); expected {wanted}, of a module that Python finds, as from "
+            "this directory or an installed package"
+        ) from error
     if not free and not ((target in FUNCTIONS or _part(found)) if own else _belongs(found, module)):
         raise ConfigError(
             f"{target!r} is {'no part' if own else f'of {_module(found)!r}, and not'} of {module!r}; {REMEDY}"

@@ -225,10 +225,13 @@ def spell(hint: Any, value: object = None) -> str:
         # A number is an integer as well.
         each = [spell(one, value) for one in inner if not (one is int and float in inner)]
         return " or ".join(dict.fromkeys(each))
+    if origin is type:
+        base = getattr(inner[0], "__bound__", None) or inner[0]
+        return f"a class that derives from {getattr(base, '__name__', base)}"
     if origin is tuple and inner and Ellipsis not in inner:
         return f"({', '.join(map(spell, inner))})"
     if origin in SEVERAL:
-        return f"a list of {spell(inner[0]).removeprefix('a ').removeprefix('an ')}"
+        return f"a list, each {spell(inner[0])}"
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}" if len(inner) > 1 else repr(*inner)
     name = getattr(origin or hint, "__name__", str(hint))

@@ -111,7 +111,7 @@ CASES = [
     (of(SoftBestOfN, G, 4, verifier=V, beta=math.nan), "beta=nan"),
     (
         of(PessimisticBestOfN, G, 4, verifiers=["a", "b"]),
-        r"verifiers=\['a', 'b'\]; expected a list of Verifier",
+        r"verifiers=\['a', 'b'\]; expected a list, each a Verifier",
     ),
     (of(BordaVote, G, 4, verifier=V, answer=RULE, power="2"), "power='2'"),
     (of(RankedVote, G, 4, answer=RULE, ballot="x"), "ballot='x'; expected a function"),
@@ -151,7 +151,10 @@ CASES = [
         r"prefix='x'; expected a Sequence; give Sequence.of\(",
     ),
     (lambda: wait(VOTE.generate(Sequence.of("x"), scope=ANY)), "scope=None; expected a Scope"),
-    (lambda: wait(V.score(["x"], scope=Scope.root())), r"sequences=\['x'\]; expected a list of Sequence"),
+    (
+        lambda: wait(V.score(["x"], scope=Scope.root())),
+        r"sequences=\['x'\]; expected a list, each a Sequence",
+    ),
     (lambda: wait(RULE.read(["x"])), r"MathRule.read: sequences=\['x'\]"),
     (of(Scope.root, "x", budget="3"), "budget=.3.; expected a Budget or an integer"),
     (lambda: Scope.root("x").child(ANY or 3), "role=3"),

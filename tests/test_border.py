@@ -169,8 +169,8 @@ def boom(*_: object) -> Any:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda prefix, n: None, ["Writes.generate", "returned None", "expected a list of Sequence"]),
-        (lambda prefix, n: ["text"] * n, ["Writes.generate", "'text'", "expected a list of Sequence"]),
+        (lambda prefix, n: None, ["Writes.generate", "returned None", "expected a list, each a Sequence"]),
+        (lambda prefix, n: ["text"] * n, ["Writes.generate", "'text'", "expected a list, each a Sequence"]),
         (lambda prefix, n: [], ["Writes.generate", "expected n=3", "there are 0"]),
         (lambda prefix, n: [prefix.extend("a", finish="eos")], ["expected n=3", "there are 1", "exhausted"]),
         (lambda prefix, n: [prefix.extend("a", finish="eos")] * 9, ["expected n=3", "there are 9"]),
@@ -192,8 +192,8 @@ def test_a_generator_may_fall_short_where_it_says_that_a_budget_ended() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (lambda ys: None, ["Scores.score", "returned None", "expected a list of Score"]),
-        (lambda ys: [0.5] * len(ys), ["Scores.score", "0.5", "expected a list of Score"]),
+        (lambda ys: None, ["Scores.score", "returned None", "expected a list, each a Score"]),
+        (lambda ys: [0.5] * len(ys), ["Scores.score", "0.5", "expected a list, each a Score"]),
         (lambda ys: [Score(0.5)], ["Scores.score", "1", "for 3 sequences"]),
         (boom, ["Scores.score", "raised KeyError: 'boom'"]),
     ],
@@ -229,7 +229,7 @@ def test_a_primitive_verifier_and_a_primitive_generator() -> None:
         def worst(self, *given: Any) -> Any:
             return 8
 
-    refused(best(Evaluates()), "Evaluates.evaluate", "returned None", "expected a list of Outcome")
+    refused(best(Evaluates()), "Evaluates.evaluate", "returned None", "expected a list, each an Outcome")
     few = Evaluates()
     few.outcomes = [Outcome({"value": 0.5}, Usage())]
     refused(best(few), "Evaluates.evaluate", "for 3 sequences")
@@ -241,8 +241,8 @@ def test_a_primitive_verifier_and_a_primitive_generator() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (Reads(lambda ys: None), ["Reads.read", "returned None", "expected a list of Answer"]),
-        (Reads(lambda ys: ["1"] * len(ys)), ["Reads.read", "'1'", "expected a list of Answer"]),
+        (Reads(lambda ys: None), ["Reads.read", "returned None", "expected a list, each an Answer"]),
+        (Reads(lambda ys: ["1"] * len(ys)), ["Reads.read", "'1'", "expected a list, each an Answer"]),
         (Reads(lambda ys: [Answer("1", "1")]), ["Reads.read", "for 3 sequences"]),
         (Reads(boom), ["Reads.read", "raised KeyError: 'boom'"]),
     ],
@@ -422,7 +422,7 @@ def test_other_functions() -> None:
     embed = EmbeddingCosine(FunctionEmbedder(boom))
     refused(lambda: metagen.MBR(WRITER, 2, utility=embed).solve("Q"), "FunctionEmbedder", "raised KeyError")
     ranked = RankedVote(WRITER, 2, answer=RULE, ballot=lambda text: None)  # type: ignore[arg-type,return-value]
-    refused(lambda: ranked.solve("Q"), "Ranked", "returned None", "a list of text")
+    refused(lambda: ranked.solve("Q"), "Ranked", "returned None", "a list, each a text")
 
 
 def test_a_function_that_stops_and_one_that_runs() -> None:

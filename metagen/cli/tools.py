@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json
+from metagen.cli.options import Json, Trust
 
 
 class Kind(StrEnum):
@@ -30,8 +30,12 @@ def new(
     model: Annotated[str | None, typer.Option(help="A model directory, or an embedded model.")] = None,
     strategy: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="Write down this strategy with all its fields; may be repeated."),
+        typer.Option(
+            metavar="KIND",
+            help="Write down this strategy, a kind or package.module:Class, with all its fields; may be repeated.",
+        ),
     ] = None,
+    trust: Trust = False,
 ) -> None:
     """Write an experiment file with a comment on everything in it."""
     from metagen.runs.declare import new as templates

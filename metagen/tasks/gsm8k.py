@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import abc
-from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
-from metagen.tasks.math_dataset import STEP_BY_STEP, math_rule
-from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
-from metagen.tasks.template import Asking, Form, Turns, Wording
-from metagen.values import Count
-from metagen.verifiers.rules import Rule, answer_rule
+from metagen.tasks.records import Hub, Record, question, text
+from metagen.tasks.solutions import STEP_BY_STEP, SolutionsTask
+from metagen.tasks.template import Asking, Turns
 
 ASKING: Final = Asking(
     turns=Turns(STEP_BY_STEP),
@@ -47,34 +43,12 @@ ASKING: Final = Asking(
 )
 
 
-class GSM8KTask(RecordTask):
-    """Fields `question` and `answer`, of which the reference is what follows `####`, if it is there.
-
-    answer: a MathRule by default, for which `50%` is 50: the references leave the sign out.
-    form: `chat`, `text` or `auto` (zero-shot, as of a Prompt), or `few_shot`, a text with four worked examples, or
-    those of `shots` (`question`, `solution`); `few_shot_chat` has the examples as turns of a chat.
-    prompt: another wording than the task's own, with a place for {question}: the user's turn, or a mapping of turns
-    (`user`, `system`, `shots`, `assistant`). The answer is read from all of the assistant's turn, with what the prompt
-    has begun of it.
-    """
+class GSM8KTask(SolutionsTask):
+    """Fields `question` and `answer`, of which the reference is what follows `####`, if it is there."""
 
     name = "gsm8k"
     hub: ClassVar[Hub] = Hub("openai/gsm8k", "main")
-
-    def __init__(
-        self,
-        source: Source | None = None,
-        *,
-        prompt: Wording | None = None,
-        form: Form = "chat",
-        answer: Rule | None = None,
-        shots: abc.Sequence[Mapping[str, str]] | None = None,
-        limit: Count | None = None,
-    ) -> None:
-        self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
-        self.stop, self.mark = self._asking.stops, self._asking.mark
-        rule = math_rule() if answer is None else answer_rule(answer)
-        super().__init__(source, answer=self._asking.answer(rule), limit=limit)
+    asking = ASKING
 
     def problem(self, record: Record, number: int) -> Problem:
         asked, solution = question(record, "question"), text(record, "answer")

@@ -11,13 +11,12 @@ from annotated_types import Ge, Le
 
 from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
-from metagen.tasks.records import Hub, Record, RecordTask, Source, question, text
+from metagen.tasks.records import Hub, Record, Source, question, text
+from metagen.tasks.solutions import STEP_BY_STEP, SolutionsTask
 from metagen.tasks.template import Asking, Form, Turns, Wording
 from metagen.values import Count, EachOnce, Expects
-from metagen.verifiers.base import AnswerRule
-from metagen.verifiers.rules import Rule, answer_rule
+from metagen.verifiers.rules import Rule
 
-STEP_BY_STEP: Final = "{question}\n\nSolve it step by step, and put the final answer in \\boxed{}."
 ASKING: Final = Asking(
     turns=Turns(STEP_BY_STEP),
     example="Problem:\n{question}\n\nSolution:",
@@ -61,11 +60,33 @@ _BRACE: Final = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w])")
 
 
-class MathTask(RecordTask):
+class BoxedTask(SolutionsTask):
+    """Problems of competitions, whose reference is the answer, else the last box of the solution."""
+
+    delimiter = "\n\n"
+    asking = ASKING
+
+    def problem(self, record: Record, number: int) -> Problem:
+        asked = question(record, "problem", "question", "Problem").strip()
+        name = next((record[n] for n in ("unique_id", "id", "ID") if record.get(n) is not None), None)
+        name = f"{self.name}/{number - 1}" if name is None else str(name)
+        prompt = self._asking.prompt(name, {"question": asked})
+        return Problem(prompt, self.reference(record), _level(record.get("level")))
+
+    def reference(self, record: Record) -> str:
+        """The answer, else the last box of the solution."""
+        if any(record.get(name) is not None for name in ("answer", "Answer")):
+            return text(record, "answer", "Answer").strip()
+        solution = text(record, "solution", "Solution")
+        boxed = last_box(solution)
+        if boxed is None:
+            raise DataError("there is no answer, and no \\boxed{…} in the solution; give one of them")
+        return boxed
+
+
+class MathTask(BoxedTask):
     r"""Fields `problem` (or `question`) and `answer`, or `solution` with a boxed answer; `level` is 1 to 5, if known.
 
-    answer: a MathRule by default, for which `50\%` is 50: most references leave the sign out.
-    prompt, form, shots: as of GSM8KTask.
     levels: only problems of these levels, from easy (1) to hard (5). subjects: only problems whose `subject` (or
     `type`) is one of these. Problems that do not say theirs are left out with the others. limit: the first problems
     only, of those that are left. Raises DataError as RecordTask does, and where no problem is left; InputError for
@@ -73,27 +94,23 @@ class MathTask(RecordTask):
     """
 
     name = "math"
-    delimiter = "\n\n"
     hub: ClassVar[Hub] = Hub("HuggingFaceH4/MATH-500")
 
     def __init__(
         self,
         source: Source | None = None,
         *,
+        levels: FiveLevels | None = None,
+        subjects: Subjects | None = None,
         prompt: Wording | None = None,
         form: Form = "chat",
         answer: Rule | None = None,
         shots: abc.Sequence[Mapping[str, str]] | None = None,
-        levels: FiveLevels | None = None,
-        subjects: Subjects | None = None,
         limit: Count | None = None,
     ) -> None:
         self._levels = chosen("levels", levels, range(1, 6))
         self._subjects = chosen("subjects", subjects, get_args(Subject))
-        self._asking = ASKING.adapt("question", prompt=prompt, form=form, shots=shots)
-        self.stop, self.mark = self._asking.stops, self._asking.mark
-        rule = math_rule() if answer is None else answer_rule(answer)
-        super().__init__(source, answer=self._asking.answer(rule), limit=limit)
+        super().__init__(source, prompt=prompt, form=form, answer=answer, shots=shots, limit=limit)
 
     def _records(self) -> Iterator[tuple[int, Record | DataError]]:
         had: set[tuple[int | None, str]] = set()
@@ -116,23 +133,6 @@ class MathTask(RecordTask):
         return (self._levels is None or level in self._levels) and (
             self._subjects is None or subject in self._subjects
         )
-
-    def problem(self, record: Record, number: int) -> Problem:
-        asked = question(record, "problem", "question", "Problem").strip()
-        name = next((record[n] for n in ("unique_id", "id", "ID") if record.get(n) is not None), None)
-        name = f"{self.name}/{number - 1}" if name is None else str(name)
-        prompt = self._asking.prompt(name, {"question": asked})
-        return Problem(prompt, self.reference(record), _level(record.get("level")))
-
-    def reference(self, record: Record) -> str:
-        """The answer, else the last box of the solution."""
-        if any(record.get(name) is not None for name in ("answer", "Answer")):
-            return text(record, "answer", "Answer").strip()
-        solution = text(record, "solution", "Solution")
-        boxed = last_box(solution)
-        if boxed is None:
-            raise DataError("there is no answer, and no \\boxed{…} in the solution; give one of them")
-        return boxed
 
 
 def last_box(solution: str) -> str | None:
@@ -175,10 +175,3 @@ def _subject(record: Record) -> str:
     """As it is called here: `counting_and_probability` of `Counting & Probability`; empty where it is unknown."""
     given = next((record[name] for name in ("subject", "type") if record.get(name) is not None), "")
     return str(given).strip().lower().replace("&", "and").replace(" ", "_")
-
-
-def math_rule() -> AnswerRule:
-    """The rule for mathematics whose references leave percent signs out."""
-    from metagen.verifiers.math import MathRule
-
-    return MathRule(percent="dropped")

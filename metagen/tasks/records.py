@@ -153,7 +153,9 @@ def _hub(source: Hub) -> Iterator[tuple[int, Record]]:
             source.name, source.config, split=source.split, revision=source.revision, trust_remote_code=False
         )
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot load the data set {str(source)!r}: {error}") from error
+        raise DataError(
+            f"cannot load the data set {str(source)!r}: {error}; give its name, or path, a file that you have"
+        ) from error
     yield from enumerate(rows, 1)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, Final, TypeAlias
 
 from metagen import trust
@@ -24,8 +26,8 @@ RULES: Final[Mapping[str, str]] = {
     "recorded": "metagen.verifiers.recorded_answers:RecordedRule",
     "verdicts": "metagen.verifiers.verdict_classes:VerdictRule",
 }
-#: What a name means beside its class's own defaults.
-_USUAL: Final[Mapping[str, Mapping[str, Any]]] = {"number": {"prose": True}, "recorded": {"rule": "text"}}
+#: What a name means in place of its class's own defaults.
+USUAL: Final[Mapping[str, Mapping[str, Any]]] = {"number": {"prose": True}, "recorded": {"rule": "text"}}
 _REMEDY: Final = (
     "metagen.FunctionRule(read, key, name=…) makes a rule of functions; a class of your own extends "
     "metagen.AnswerRule"
@@ -35,7 +37,7 @@ _REMEDY: Final = (
 def answer_rule(given: Rule, where: str = "answer", **options: Any) -> AnswerRule:
     """The rule that is meant.
 
-    given: a name of `RULES`; `module:attribute`, which is a rule, a class, or a function that makes one; or a mapping
+    given: a name (`names`); `module:attribute`, which is a rule, a class, or a function that makes one; or a mapping
     with either as `kind`, and options. options: more of them; None is left out. where: what messages call it.
     Raises InputError, which names the place, the value and what is expected.
     """
@@ -56,7 +58,13 @@ def answer_rule(given: Rule, where: str = "answer", **options: Any) -> AnswerRul
     made = _find(given, where)
     if isinstance(made, AnswerRule):
         return _refuse_options(made, given, where, options)
-    return _make(made, given, where, {**_USUAL.get(given, {}), **options})
+    return _make(made, given, where, {**USUAL.get(given, {}), **options})
+
+
+@cache
+def names() -> Mapping[str, str]:
+    """The rules that have names, each with its place: `RULES`, and those that packages bring by entry points."""
+    return {**{point.name: point.value for point in entry_points(group="metagen.answers")}, **RULES}
 
 
 def _refuse_options(rule: AnswerRule, name: str, where: str, options: Mapping[str, Any]) -> AnswerRule:
@@ -69,26 +77,22 @@ def _refuse_options(rule: AnswerRule, name: str, where: str, options: Mapping[st
 
 
 def _expectation() -> str:
-    return f"one of {', '.join(RULES)}, or module:attribute"
+    return f"one of {', '.join(names())}, or module:attribute"
 
 
 def _find(name: str, where: str) -> Any:
     """Find the rule of a name; InputError where there is none."""
-    target = RULES.get(name, name)
+    target = names().get(name, name)
     module, colon, attribute = target.partition(":")
     if not (module and colon and attribute):
-        near = get_close_matches(name, RULES, n=1, cutoff=0.5)
+        near = get_close_matches(name, names(), n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(f"{where}={name!r} is no answer rule; expected {_expectation()}{hint}")
+    typed = name in names() or where.startswith("--")
     try:
-        found = trust.load(target, typed=name in RULES or where.startswith("--"))
-    except ConfigError:
-        raise
-    except Exception as error:  # a module may raise anything while it is imported
-        raise InputError(
-            f"{where}={name!r} cannot be imported ({type(error).__name__}: {error}); expected module:attribute of a "
-            "module that Python finds, as from this directory or an installed package"
-        ) from error
+        found = trust.load(target, typed=typed, wanted="an answer rule, as module:attribute")
+    except ConfigError as error:
+        raise ConfigError(f"{where}={name!r}: {error}") from error
     if isinstance(found, AnswerRule) or callable(found):
         return found
     raise InputError(

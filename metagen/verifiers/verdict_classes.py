@@ -20,8 +20,9 @@ Wrong = Literal["texts", "one"]
 class VerdictRule(AnswerRule):
     """Makes classes of recorded verdicts, for samples whose texts cannot be compared, such as programs or proofs.
 
-    All right samples of a problem are one class. What wrong ones would agree on, verdicts do not say; wrong gives the
-    two ends of what is possible:
+    All right samples of a problem are one class. What wrong ones would agree on, verdicts do not say.
+
+    wrong: one of the two ends of what is possible.
 
     - `texts`: they agree where their texts are equal. No rule that goes with the verdicts gives a majority vote more,
       so its accuracy is an **upper bound**.

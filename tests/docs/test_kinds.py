@@ -6,7 +6,6 @@ python tests/docs/test_kinds.py      # writes them anew, from the code as it is
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -20,11 +19,10 @@ from metagen.cost import HARDWARE, Hardware
 from metagen.generators.decoding.search import SEARCHES, BeamSearch
 from metagen.runs.declare import registry, words
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.declare.specs.definition import model_of, rule_model
+from metagen.runs.declare.specs.definition import model_of
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.study import StudySpec
-from metagen.verifiers.rules import RULES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACE = DOCS / "reference" / "kinds"
@@ -42,6 +40,10 @@ TITLES = {
         "An aggregator chooses for `parallel` and, with `aggregator`, among the leaves of a search.",
     ),
     "utilities": ("Utilities", "What `mbr` compares candidates by."),
+    "answers": (
+        "Answer rules",
+        "How an answer is read out of a completion, and which answers are the same.",
+    ),
 }
 #: Where mkdocs shows the classes of a package.
 LAYERS = ("generators", "verifiers", "strategies", "tasks", "runs")
@@ -163,13 +165,6 @@ def pages() -> dict[str, str]:
         kinds = registry.KINDS[section]  # type: ignore[index]  # the sections are those of the registry
         text = "".join(kind_text(section, kind) for kind in kinds)  # type: ignore[arg-type]
         found[section] = HEAD.format(REFRESH, name, says) + text
-    rules = ""
-    for kind, target in RULES.items():
-        rule = pkgutil.resolve_name(target)
-        fields = table(words.describe_fields(rule_model(kind), rule))
-        rules += f"\n## {kind}\n\n{words.summary(rule)}\n\n{link(rule)}\n\n{fields}"
-    about = "How an answer is read out of a completion, and which answers are the same."
-    found["answers"] = HEAD.format(REFRESH, "Answer rules", about) + rules
     about = "Values of several fields, which stand as a mapping in the field of a kind."
     found["values"] = HEAD.format(REFRESH, "Values", about) + "".join(map(model_text, values()))
     about = "The sections of an experiment file, and of the section `study` of a study's file."
@@ -181,7 +176,7 @@ def pages() -> dict[str, str]:
     return found
 
 
-NAMES = [*TITLES, "answers", "values", "experiment", "hardware"]
+NAMES = [*TITLES, "values", "experiment", "hardware"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -132,7 +132,7 @@ def test_a_problem_keeps_its_examples_as_data() -> None:
     ("arguments", "message"),
     [
         ({"split": "tset"}, "split='tset'; expected one of train, validation, test; did you mean 'test'"),
-        ({"levels": [0, 1]}, r"levels=\[0, 1\]; expected a list of level from 1 to 4"),
+        ({"levels": [0, 1]}, r"levels=\[0, 1\]; expected a list, each a level from 1 to 4"),
         ({"levels": [1, 1]}, r"levels=\[1, 1\]: 1 is given more than once"),
         ({"levels": []}, r"levels=\[\]: expected at least one"),
         ({"per_level": 0}, "per_level=0; expected an integer ≥ 1"),

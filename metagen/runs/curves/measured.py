@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from metagen.runs.table.tables import floats, integers, read
 
 __all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
 
-POOLED, DIRECT = "average over subsets", "direct"
 #: Problems below which there is no interval: so few say hardly anything of others.
 FEW = 8
 #: Configurations that a notebook shows.
@@ -38,7 +38,7 @@ SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A configuration's accuracy over `problems`, and what it costs a problem on average.
+    """A cell's accuracy over `problems`, and what it costs a problem on average.
 
     low, high: of the accuracy; NaN for fewer than `FEW` problems. stderr: its standard error, clustered by problem, as
     logs of other harnesses print it; NaN for one problem.
@@ -48,11 +48,7 @@ class Measured:
     seconds: of the calls, waiting for the engine included. None: unknown.
     """
 
-    configuration: str
-    generator: str
-    strategy: str
-    verifier: str | None
-    n: int | None
+    cell: Cell
     accuracy: float
     low: float
     high: float
@@ -67,13 +63,16 @@ class Measured:
     verifier_flops: float | None
     money: float | None
     seconds: float | None
-    oracle: bool
-    how: str
 
     @property
     def label(self) -> str:
         """The name as people see it: what knows the answers says so."""
-        return f"{self.configuration} (oracle)" if self.oracle else self.configuration
+        return f"{self.cell.name} (oracle)" if self.cell.oracle else self.cell.name
+
+    def row(self) -> dict[str, Any]:
+        """It in the table of configurations. how: by averages over subsets of a pool, or by a run of its own."""
+        how = "average over subsets" if self.cell.pooled else "direct"
+        return {**_named(self.cell, "generator", "strategy", "verifier", "n"), **_figures(self), "how": how}
 
 
 def most_accurate(measured: Iterable[Measured]) -> Measured | None:
@@ -86,29 +85,38 @@ def most_accurate(measured: Iterable[Measured]) -> Measured | None:
         return (
             inf if m.flops is None else m.flops,
             inf if m.tokens is None else m.tokens,
-            m.n or 1,
+            m.cell.n or 1,
             -m.accuracy,
         )
 
-    ours = sorted((m for m in measured if not m.oracle), key=cost)
+    ours = sorted((m for m in measured if not m.cell.oracle), key=cost)
     return ours[first_best([m.accuracy for m in ours], [m.error for m in ours])] if ours else None
 
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasured:
-    """A configuration's accuracy at one level; low and high are NaN for fewer than `FEW` problems."""
+    """A cell's accuracy at one level; low and high are NaN for fewer than `FEW` problems."""
 
-    configuration: str
-    generator: str
-    strategy: str
-    n: int | None
+    cell: Cell
     level: int
     accuracy: float
     low: float
     high: float
     stderr: float
     problems: int
-    oracle: bool
+
+    def row(self) -> dict[str, Any]:
+        """It in the table of levels."""
+        return {**_named(self.cell, "generator", "strategy", "n"), **_figures(self)}
+
+
+def _named(cell: Cell, *names: str) -> dict[str, Any]:
+    return {"configuration": cell.name} | {name: getattr(cell, name) for name in names}
+
+
+def _figures(row: Measured | LevelMeasured) -> dict[str, Any]:
+    found = {one.name: getattr(row, one.name) for one in fields(row) if one.name != "cell"}
+    return {**found, "oracle": row.cell.oracle}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -149,7 +157,7 @@ class Results:
         for name, rows in (("configurations", self.configurations), ("levels", self.levels)):
             if not rows:
                 continue
-            table = pa.Table.from_pylist([asdict(row) for row in rows])
+            table = pa.Table.from_pylist([row.row() for row in rows])
             for suffix, save in ((".parquet", pq.write_table), (".csv", pyarrow.csv.write_csv)):
                 path, new = root / f"{name}{suffix}", root / f"{name}{suffix}.new"
                 try:
@@ -181,9 +189,7 @@ def derive(directory: RunDirectory, lines: Iterable[Cell]) -> Results:
     ]
     parts = [(line, level, values) for line, solved in found for level, values in solved.by_level()]
     levels = [
-        LevelMeasured(
-            line.name, line.generator, line.strategy, line.n, level, *part, len(values), line.oracle
-        )
+        LevelMeasured(line, level, *part, len(values))
         for (line, level, values), part in zip(parts, bounds([values for *_, values in parts]), strict=True)
     ]
     return Results(tuple(measured), tuple(levels))
@@ -193,19 +199,13 @@ def _measurement(
     line: Cell, solved: Solved, accuracy: float, low: float, high: float, stderr: float
 ) -> Measured:
     return Measured(
-        configuration=line.name,
-        generator=line.generator,
-        strategy=line.strategy,
-        verifier=line.verifier,
-        n=line.n,
+        cell=line,
         accuracy=accuracy,
         low=low,
         high=high,
         stderr=stderr,
         error=float(np.sqrt((solved.error**2).sum()) / len(solved.error)),
         problems=len(solved.accuracy),
-        oracle=line.oracle,
-        how=POOLED if line.pooled else DIRECT,
         **solved.cost,
     )
 

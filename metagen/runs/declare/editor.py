@@ -7,19 +7,19 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from metagen.runs.declare import registry
 from metagen.runs.declare.schema import REHEARSAL
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.declare.specs.definition import rule_model
+from metagen.runs.declare.specs.definition import model_of
 from metagen.runs.declare.specs.fields import DEFINED
 from metagen.runs.declare.study import StudySpec
-from metagen.verifiers.rules import RULES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
     """Of an experiment, with the section of a study; as people write it: with short forms, and what may be left out."""
-    rules = [rule_model(name) for name in RULES]
+    rules = list(filter(None, (model_of("answers", name) for name in registry.kinds("answers"))))
     models: list[type[BaseModel]] = [Experiment, StudySpec, *rules]
     (ways, whole) = models_json_schema(
         [(model, "validation") for model in models], ref_template="#/$defs/{model}"

@@ -11,10 +11,11 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from metagen.parts import hints_of
-from metagen.runs.declare.registry import Section
+from metagen.runs.declare.registry import Section, kinds
 from metagen.runs.declare.source import Fault, Path, Source, nearest, spell_assignment, spell_path
-from metagen.runs.declare.specs import SECTIONS, Definition, Expects, Experiment, model_of
+from metagen.runs.declare.specs import SECTIONS, Definition, Experiment, model_of
 from metagen.runs.declare.specs.definition import UNKNOWN, section_in
+from metagen.runs.declare.words import what
 
 #: What pydantic's own types expect, where no field says it better.
 _SHAPES: Final = {
@@ -102,9 +103,12 @@ def _expectation(error: ErrorDetails, owner: type | None, path: Path, value: Any
         case "extra_forbidden" | "unexpected_keyword_argument":
             return f"no such field; expected one of {', '.join(known)}{nearest(path[-1], known)}"
         case "unknown_kind":
-            kinds = error["ctx"]["kinds"]
-            shape = "" if path[-1] == "kind" else "a mapping with kind: "
-            return f"expected {shape}one of {', '.join(kinds)}{nearest(value, kinds)}"
+            names = error["ctx"]["kinds"]
+            if path[-1] == "kind":
+                return f"expected one of {', '.join(names)}{nearest(value, names)}"
+            close = get_close_matches(str(value), names, n=1)
+            meant = f"; did you mean {{kind: {close[0]}}}?" if close else ""
+            return f"expected a mapping with kind: one of {', '.join(names)}{meant}"
         case "literal_error":
             words = str(error["ctx"]["expected"]).replace(" or ", ", ").split(", ")
             words = [word.strip("'") for word in words]
@@ -119,6 +123,7 @@ def _expectation(error: ErrorDetails, owner: type | None, path: Path, value: Any
 def _requirement(owner: type | None, path: Path) -> str:
     """The value that a missing field should have had, in words."""
     if owner is not None and issubclass(owner, BaseModel) and path[-1] in owner.model_fields:
-        notes = owner.model_fields[str(path[-1])].metadata
-        return next((note.what for note in notes if isinstance(note, Expects)), "a mapping")
+        info = owner.model_fields[str(path[-1])]
+        direct = next((note.section for note in info.metadata if type(note) is Definition), None)
+        return f"a mapping with kind: one of {', '.join(kinds(direct))}" if direct else what(info)
     return "a value"

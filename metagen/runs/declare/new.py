@@ -134,6 +134,8 @@ STRATEGIES: Final = """
 # Searches, and `parallel`, have an aggregator. Kinds: $aggregators_kinds.
 #
 # Minimum Bayes risk has a utility. Kinds: $utilities_kinds.
+#
+# With `answer`, a strategy reads answers by another rule than the task's. Kinds: $answers_kinds.
 strategies:
   single: {kind: sample}                          # the first sample, as it comes
   greedy: {kind: greedy}                          # the most likely token at every place
@@ -231,7 +233,7 @@ def text(
     sections: tuple[registry.Section, ...] = get_args(registry.Section)
     kinds = {f"{section}_kinds": ", ".join(registry.kinds(section)) for section in sections}
     title = "How far do more samples carry this model, and which strategy uses them best?"
-    pairs = [*(("best-of-n", "weighted") if judged else ()), *asked_for]
+    pairs = [*(("best-of-n", "weighted") if judged else ()), *map(_called, asked_for)]
     given = {
         "described": "".join(describe(kind, "steps" if judged else "") for kind in asked_for),
         "scored_pairs": "".join(f"    - [writer, {name}]\n" for name in pairs),
@@ -249,14 +251,18 @@ def text(
 def describe(kind: str, verifier: str = "") -> str:
     """A strategy of this kind with all its fields, as they are declared: those with a default are commented out.
 
-    verifier: the name of one, for a field without a default that needs it. A field that only the user can fill is left
-    empty. Raises InputError for an unknown kind.
+    kind: a name, or package.module:Class. verifier: the name of one, for a field without a default that needs it. A
+    field that only the user can fill is left empty. Raises InputError for an unknown kind.
     """
     from metagen.runs.declare.words import fields_of
 
-    if kind not in (known := registry.kinds("strategies")):
-        raise InputError(f"there is no strategy {kind!r}{nearest(kind, known)}; there are {', '.join(known)}")
-    lines = [f"  {kind}:", f"    kind: {kind}"]
+    if ":" not in kind and kind not in (known := registry.kinds("strategies")):
+        raise InputError(
+            f"there is no strategy {kind!r}{nearest(kind, known)}; there are {', '.join(known)}, and "
+            "package.module:Class"
+        )
+    registry.find("strategies", kind)
+    lines = [f"  {_called(kind)}:", f"    kind: {_quote(kind)}"]
     for one in fields_of("strategies", kind):
         if one.name == "over":
             continue
@@ -264,6 +270,11 @@ def describe(kind: str, verifier: str = "") -> str:
         line = f"    {one.name}: {needed}" if one.needed else f"    # {one.name}: {one.default}"
         lines.append(f"{line.rstrip():<28}# {one.what}")
     return "\n".join(lines) + "\n"
+
+
+def _called(kind: str) -> str:
+    """What a strategy is called in the file: its kind; of package.module:Class, the class."""
+    return kind.rpartition(":")[2]
 
 
 def _fold(line: str) -> str:

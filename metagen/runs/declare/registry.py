@@ -1,8 +1,9 @@
 """Where the names in an experiment file meet classes.
 
 A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
-`metagen.adapters`, `metagen.verifiers`, `metagen.strategies` or `metagen.tasks`, or `package.module:Class`. Nothing is
-imported before it is asked for.
+`metagen.adapters`, `metagen.verifiers`, `metagen.strategies`, `metagen.steps`, `metagen.aggregators`,
+`metagen.utilities`, `metagen.answers` or `metagen.tasks`, or `package.module:Class`. Nothing is imported before it is
+asked for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from metagen import trust
 from metagen.border import blamed, ours, place
 from metagen.errors import ConfigError, PluginError
 from metagen.values import fits, show, spell
+from metagen.verifiers.rules import RULES
 
 Section = Literal[
     "engines",
@@ -28,6 +30,7 @@ Section = Literal[
     "steps",
     "aggregators",
     "utilities",
+    "answers",
     "task",
 ]
 
@@ -140,6 +143,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "execution": "metagen.runs.declare.utilities:execution",
         "function": "metagen.verifiers.utility.pairs:FunctionUtility",
     },
+    "answers": RULES,
     "task": {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "reasoning_gym": "metagen.tasks.reasoning_gym:ReasoningGymTask",
@@ -189,6 +193,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "steps": "metagen.strategies.chain.steps:ChainStep",
     "aggregators": "metagen.strategies.aggregators:Aggregator",
     "utilities": "metagen.verifiers.utility.base:Utility",
+    "answers": "metagen.verifiers.base:AnswerRule",
     "task": "metagen.tasks.base:Task",
 }
 
@@ -202,6 +207,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "steps": frozenset({"generator"}),
     "aggregators": frozenset({"answer"}),
     "utilities": frozenset({"answer", "sandbox", "program"}),
+    "answers": frozenset(),
     "task": frozenset(),
 }
 
@@ -229,18 +235,8 @@ def find(section: Section, kind: str) -> Any:
         target = KINDS[section][kind]
     else:
         target = plugins(section)[kind].value if kind in plugins(section) else MOVED.get(kind, kind)
-    try:
-        known = kind in KINDS[section] or kind in plugins(section) or kind in STAND_INS
-        found = trust.load(target, typed=known)
-    except ConfigError:
-        raise
-    except Exception as error:  # a package may raise anything while it is imported
-        what = (
-            f"{'' if isinstance(error, ImportError | AttributeError) else f'{type(error).__name__}: '}{error}"
-        )
-        raise ConfigError(
-            f"cannot import {target!r} ({what}); expected package.module:Class, installed beside metagen"
-        ) from error
+    known = kind in KINDS[section] or kind in plugins(section) or kind in STAND_INS
+    found = trust.load(target, typed=known, wanted="package.module:Class")
     if not callable(found):
         raise ConfigError(f"{target!r} is {found!r}; expected a class, or a function that makes one")
     return found

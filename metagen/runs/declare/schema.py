@@ -118,7 +118,9 @@ def parse_with_faults(source: Source, base: Path) -> tuple[Experiment | None, li
     if isinstance(grid, dict):
         for at, section in enumerate(("generators", "strategies")):
             if grid.get(section, "all") == "all":
-                grid[section] = _names_in_pairs(grid.get("pairs"), at) or list(context.names[section])
+                known = context.names[section]
+                paired = [name for name in _names_in_pairs(grid.get("pairs"), at) if name in known]
+                grid[section] = paired or list(known)
     experiment = None
     try:
         # YAML has the types of JSON, so it is validated as JSON: strictly, but lists become tuples.

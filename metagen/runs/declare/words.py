@@ -62,7 +62,7 @@ def describe_fields(model: Any, *makers: Any) -> list[Field]:
     for name, info in declared.items():
         inside = tuple(_inside(Annotated[info.annotation, None]))
         says = known.get(name) or (summary(inside[0]) if len(inside) == 1 else "")
-        found.append(Field(name, _what(info), _default(info), says, inside))
+        found.append(Field(name, what(info), _default(info), says, inside))
     return [one for one in found if one.name != "kind"]
 
 
@@ -178,11 +178,12 @@ def _inside(hint: Any) -> Iterator[type]:
             yield from _inside(one)
 
 
-def _what(info: FieldInfo) -> str:
+def what(info: FieldInfo) -> str:
     """What is expected of a field."""
-    if any(isinstance(note, Definition) for note in info.metadata):
-        return "a definition"
-    return describe(info.metadata) or _spell(info.annotation)
+    if (noted := describe(info.metadata)) is not None:
+        return noted
+    nested = any(type(note) is Definition for note in info.metadata)
+    return "a definition" if nested else _spell(info.annotation)
 
 
 def _spell(hint: Any) -> str:
@@ -190,8 +191,7 @@ def _spell(hint: Any) -> str:
     if _model(hint) or (isinstance(hint, type) and is_dataclass(hint)):
         return fields_in(hint)
     if origin is Annotated:
-        noted = any(isinstance(note, Definition) for note in inner[1:])
-        return "a definition" if noted else describe(inner[1:]) or _spell(inner[0])
+        return what(FieldInfo.from_annotation(hint))
     if origin in (dict, Mapping):
         value = _spell(inner[1])
         return f"a mapping, each value {value}" if value != "anything" else "a mapping"

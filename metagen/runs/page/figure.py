@@ -27,10 +27,12 @@ def accuracies_by_size(
 ) -> list[tuple[str, float, list[tuple[str, dict[int, Measured]]]]]:
     """Each generator with its highest accuracy, oracles aside, and its strategies by n; without an n stands at 1."""
     found = []
-    for generator, group in groupby(measured, key=lambda m: m.generator):
+    for generator, group in groupby(measured, key=lambda m: m.cell.generator):
         ours = list(group)
-        top = max((m.accuracy for m in ours if not m.oracle), default=-1.0)
-        found.append((generator, top, [(s, {m.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)]))
+        top = max((m.accuracy for m in ours if not m.cell.oracle), default=-1.0)
+        found.append(
+            (generator, top, [(s, {m.cell.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)])
+        )
     return found
 
 
@@ -44,7 +46,7 @@ def _by_strategy(measured: Iterable[Measured]) -> Iterator[tuple[str, list[Measu
 
 def strategy_label(m: Measured | LevelMeasured) -> str:
     """The strategy's name; what knows the answers says so."""
-    return f"{m.strategy} (oracle)" if m.oracle else m.strategy
+    return f"{m.cell.strategy} (oracle)" if m.cell.oracle else m.cell.strategy
 
 
 def panels(
@@ -53,7 +55,7 @@ def panels(
     """A panel for each generator with its strategies as lines, or the other way round."""
     found: dict[str, dict[str, list[Measured]]] = {}
     for m in measured:
-        names = (m.generator, strategy_label(m))
+        names = (m.cell.generator, strategy_label(m))
         outer, inner = names if panel == "generator" else names[::-1]
         found.setdefault(outer, {}).setdefault(inner, []).append(m)
     if panel == "generator" and cost is None:
@@ -61,7 +63,10 @@ def panels(
             title: [_by_size(name, ms, lines) for name, ms in lines.items()] for title, lines in found.items()
         }
     curves = {
-        title: [_line(name, [getattr(m, cost or "n") for m in ms], ms) for name, ms in lines.items()]
+        title: [
+            _line(name, [getattr(m, cost) if cost else m.cell.n or 1 for m in ms], ms)
+            for name, ms in lines.items()
+        ]
         for title, lines in found.items()
     }
     # A panel of single points shows little: their costs are where the curves of the others begin.
@@ -72,22 +77,22 @@ def panels(
 
 def _by_size(name: str, ours: abc.Sequence[Measured], panel: Mapping[str, abc.Sequence[Measured]]) -> Line:
     """Accuracy by n; what has no n is a level line across the panel, to compare with."""
-    if len(ours) == 1 and ours[0].n is None:
-        sizes = [m.n or 1 for ms in panel.values() for m in ms]
+    if len(ours) == 1 and ours[0].cell.n is None:
+        sizes = [m.cell.n or 1 for ms in panel.values() for m in ms]
         return _line(name, [min(sizes), max(sizes)], [ours[0], ours[0]])
-    return _line(name, [m.n or 1 for m in ours], ours)
+    return _line(name, [m.cell.n or 1 for m in ours], ours)
 
 
 def level_panels(levels: Iterable[LevelMeasured]) -> dict[str, list[Line]]:
     """For each generator, each strategy at its largest n."""
     found: dict[str, dict[str, list[LevelMeasured]]] = {}
     for level in levels:
-        found.setdefault(level.generator, {}).setdefault(strategy_label(level), []).append(level)
+        found.setdefault(level.cell.generator, {}).setdefault(strategy_label(level), []).append(level)
     panels: dict[str, list[Line]] = {}
     for generator, lines in found.items():
         for name, rows in lines.items():
-            largest = max(row.n or 1 for row in rows)
-            ours = [row for row in rows if (row.n or 1) == largest]
+            largest = max(row.cell.n or 1 for row in rows)
+            ours = [row for row in rows if (row.cell.n or 1) == largest]
             panels.setdefault(generator, []).append(_line(name, [row.level for row in ours], ours))
     return panels
 
@@ -126,7 +131,7 @@ def plots(results: Results) -> list[Plot]:
         )
         found.append(_plot("flops", "Accuracy against FLOPs", caption, panels(measured, "strategy", "flops")))
     if results.levels:
-        largest = max(level.n or 1 for level in results.levels)
+        largest = max(level.cell.n or 1 for level in results.levels)
         caption = f"Each strategy at its largest n (at most {largest}). Bars are 95% intervals."
         found.append(_plot("levels", "Accuracy by level", caption, level_panels(results.levels), LEVEL))
     return found

@@ -142,7 +142,7 @@ def _duration(state: State) -> str:
 
 def accuracies(measured: abc.Sequence[Measured]) -> Table:
     """Accuracy with its interval: generators and strategies down, candidates across."""
-    sizes = sorted({m.n or 1 for m in measured})
+    sizes = sorted({m.cell.n or 1 for m in measured})
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column("generator", style="bold")
     table.add_column("strategy")
@@ -159,7 +159,7 @@ def _cell(m: Measured | None, top: float) -> Text:
     """Accuracy over its interval; the best of a generator stands out."""
     if m is None:
         return Text("·", "dim", justify="right")
-    style = "bold green" if m.accuracy == top and not m.oracle else "italic" if m.oracle else ""
+    style = "bold green" if m.accuracy == top and not m.cell.oracle else "italic" if m.cell.oracle else ""
     text = Text(percent(m.accuracy, sign=""), style, justify="right")
     text.append(plus_minus(m.stderr), "not bold not italic dim default")
     return text.append("\n").append(between(m.low, m.high), "not bold not italic dim default")
@@ -210,9 +210,9 @@ def _points(measured: Iterable[Measured], cost: Cost) -> list[Point]:
     """Configurations that could be deployed, at their costs; of those that are one and the same, the first."""
     found: dict[tuple[str, float, float], Point] = {}
     for m in measured:
-        if not m.oracle and (value := getattr(m, cost)):
+        if not m.cell.oracle and (value := getattr(m, cost)):
             point = Point(m.label, value, m.accuracy, m.low, m.high, m.error)
-            found.setdefault((m.generator, round(m.accuracy, 9), round(value, 6)), point)
+            found.setdefault((m.cell.generator, round(m.accuracy, 9), round(value, 6)), point)
     return list(found.values())
 
 
@@ -232,7 +232,7 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
     for plot in plots(results):
         title = f"{state.name}: {plot.title[:1].lower()}{plot.title[1:]}"
         if plot.name == "levels":
-            largest = max(level.n or 1 for level in results.levels)
+            largest = max(level.cell.n or 1 for level in results.levels)
             drawn = figures.accuracy_by_level(plot.panels, title=f"{title}, at most n = {largest}")
         else:
             drawn = figures.curves(plot.panels, x=cast("figures.Axis", plot.x), title=title)
@@ -249,7 +249,7 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
 
 def _notes(state: State, results: Results) -> Text:
     measured, lines = results.configurations, [f"{text}." for text in state.sample_notes]
-    if any(m.how != "direct" for m in measured):
+    if any(m.cell.pooled for m in measured):
         lines.append(
             "Each n is an average over random subsets of one pool of samples; intervals are over problems."
         )
@@ -265,7 +265,7 @@ def _notes(state: State, results: Results) -> Text:
     ]
     if results.few:
         lines.append(f"Of fewer than {FEW} problems there are no intervals: too few problems.")
-    if any(m.oracle for m in measured):
+    if any(m.cell.oracle for m in measured):
         lines.append("(oracle): chosen by the reference answer; an upper bound, never a method.")
     return Text("\n".join(lines), "dim")
 
@@ -274,8 +274,8 @@ def _partial_pools(measured: Iterable[Measured]) -> Iterator[tuple[str, int, int
     """Sizes of pool that only some problems have, such as `n = 8`: how many problems have it, and of how many."""
     pools: dict[str, dict[int, int]] = {}
     for m in measured:
-        if m.how != "direct":
-            pools.setdefault(m.generator, {})[m.n or 1] = m.problems
+        if m.cell.pooled:
+            pools.setdefault(m.cell.generator, {})[m.cell.n or 1] = m.problems
     for generator, sizes in pools.items():
         most = max(sizes.values())
         name = f"{generator}, n" if len(pools) > 1 else "n"

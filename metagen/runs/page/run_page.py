@@ -94,17 +94,17 @@ def _page(
         "browsed": True,
         "few": FEW if results.few else 0,
         "noted": state.sample_notes,
-        "headline": headline(found, state, results),
+        "headline": headline(found, results),
         "missing": state.problems - min(m.problems for m in measured),
         "audited": audit.report_lines(audited),
         "looked_at": sum(one.counts.samples for one in audited),
         "figures": [figure.draw_figure(plot) for plot in figure.plots(results)],
-        "sizes": sorted({m.n or 1 for m in measured}),
+        "sizes": sorted({m.cell.n or 1 for m in measured}),
         "accuracies": accuracies_by_size(measured),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
         "count": len(measured),
-        "oracle": any(m.oracle for m in measured),
+        "oracle": any(m.cell.oracle for m in measured),
         "pooled": any(line.pooled for line in state.lines),
     }
     advice = (
@@ -117,27 +117,22 @@ def _page(
     )  # fmt: skip
 
 
-def headline(directory: RunDirectory, state: State, results: Results) -> list[str]:
+def headline(directory: RunDirectory, results: Results) -> list[str]:
     """What was found, as sentences with their uncertainty: the best, and what it adds to one sample."""
-    honest = [m for m in results.configurations if not m.oracle]
+    honest = [m for m in results.configurations if not m.cell.oracle]
     best = most_accurate(honest)
     if best is None:
         return ["Every configuration of this run knows the answers: what it found are upper bounds."]
     found = [
-        f"{best.configuration} solves {percent(best.accuracy)} of {best.problems:,} problems"
+        f"{best.cell.name} solves {percent(best.accuracy)} of {best.problems:,} problems"
         f"{_interval(best)}{_most(best, honest)}."
     ]
-    by_name = {line.name: line for line in state.lines}
-    single = next(
-        (m for m in honest if m.generator == best.generator and by_name[m.configuration].kind == "sample"),
-        None,
-    )
+    alike = (m for m in honest if m.cell.generator == best.cell.generator and m.cell.kind == "sample")
+    single = next(alike, None)
     if single is None or single is best:
         return found
-    solved = compare.accuracy_by_problem(
-        directory, [by_name[best.configuration], by_name[single.configuration]]
-    )
-    one, many = solved[single.configuration], solved[best.configuration]
+    solved = compare.accuracy_by_problem(directory, [best.cell, single.cell])
+    one, many = solved[single.cell.name], solved[best.cell.name]
     shared = [id for id in one if id in many]
     gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
     least = "" if isnan(gain.detectable) else f" (smallest detectable difference {words.least(gain)} points)"

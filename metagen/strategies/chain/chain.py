@@ -145,10 +145,10 @@ def _graph(steps: Mapping[str, ChainStep]) -> nx.DiGraph:
                 graph.add_edge(need, name)
             elif need not in (PROMPT, PREFIX):
                 near = get_close_matches(need, [*steps, PROMPT, PREFIX], 1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InputError(
-                    f"the step {name!r} needs {need!r}, which no step is called; {hint}There are {', '.join(steps)}, "
-                    f"{PROMPT} and {PREFIX} (write {{{{{need}}}}} for a word in braces)"
+                    f"the step {name!r} needs {need!r}, which no step is called; expected one of {', '.join(steps)}, "
+                    f"{PROMPT}, {PREFIX} (write {{{{{need}}}}} for a word in braces){hint}"
                 )
     return graph
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final, Literal, get_args
 from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.bbh.answers import LETTERS, BracketRule, OptionRule, SortedRule
-from metagen.tasks.math_dataset import math_rule
 from metagen.tasks.records import Hub, Record, RecordTask, Source, question, read, text
+from metagen.tasks.solutions import math_rule
 from metagen.tasks.template import SHOWN, Asking, Form, Turns, Wording
 from metagen.template import escape
 from metagen.values import Count

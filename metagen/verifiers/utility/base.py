@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from metagen.border import Part, promises
 from metagen.errors import InputError, UnsupportedError, install
-from metagen.parts import part
+from metagen.parts import fingerprint, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -49,9 +49,9 @@ class Utility(Part, ABC):
         return True
 
     @property
-    @abstractmethod
     def fingerprint(self) -> str:
-        """Names the utility: equal fingerprints promise equal values."""
+        """Names the utility: equal fingerprints promise equal values. By default its class and its fields."""
+        return fingerprint(self, recorded=True)
 
     @abstractmethod
     @promises(_shape)

@@ -32,7 +32,7 @@ def test_means_over_problems_are_the_results_of_the_run(study_experiment_file: W
     sets = ["strategies.soft={kind: soft_best_of_n, verifier: judge, beta: 0.2, n: 4}"]
     directory = run(study_experiment_file(count=9), tmp_path / "run", *sets)
     result = collect.of_run(directory)
-    measured = {m.configuration: m for m in derive(directory, directory.state().lines).configurations}
+    measured = {m.cell.name: m for m in derive(directory, directory.state().lines).configurations}
     seen = set()
     for curve in result.curves:
         for point, n in enumerate(curve.ns):
@@ -43,7 +43,7 @@ def test_means_over_problems_are_the_results_of_the_run(study_experiment_file: W
             timed = curve.cost("seconds")[point]
             assert np.isnan(timed) if curve.source == "pool" else timed == pytest.approx(m.seconds)
             assert curve.cost("samples")[point] == (n or 1)
-            assert curve.oracle == m.oracle
+            assert curve.oracle == m.cell.oracle
             seen.add(name)
     assert seen == set(measured)
     assert (

@@ -17,7 +17,7 @@ from metagen.journal import Row
 from metagen.runs.curves import measured as results
 from metagen.runs.curves.measured import Measured, Pool, Results, derive, most_accurate
 from metagen.runs.declare import schema
-from metagen.runs.directory import RunDirectory, State
+from metagen.runs.directory import Cell, RunDirectory, State
 from metagen.runs.page import figure, report
 from metagen.runs.table import costs
 from metagen.runs.table.problem import choose
@@ -47,7 +47,11 @@ def test_one_candidate_is_one_candidate_whatever_the_strategy(
 ) -> None:
     _, results, _ = pooled
     for generator in ("small", "large"):
-        at_1 = {m.accuracy for m in results.configurations if m.generator == generator and (m.n or 1) == 1}
+        at_1 = {
+            m.accuracy
+            for m in results.configurations
+            if m.cell.generator == generator and (m.cell.n or 1) == 1
+        }
         assert max(at_1) - min(at_1) < 1e-9
 
 
@@ -117,7 +121,7 @@ def test_a_configuration_without_a_finished_problem_is_left_out(
     experiment_file: Write, tmp_path: Path
 ) -> None:
     _, results = run(experiment_file(count=1), tmp_path / "run", "generators.large.fails_on=sum-0")
-    assert {m.generator for m in results.configurations} == {"small"}
+    assert {m.cell.generator for m in results.configurations} == {"small"}
 
 
 # ------------------------------------------------------------------------------------------------ eligibility
@@ -251,15 +255,13 @@ def test_nested_samples_are_charged_to_the_sample_that_they_serve() -> None:
 
 def test_of_equals_the_cheapest_is_the_best() -> None:
     def measured(name: str, accuracy: float, flops: float | None, oracle: bool = False) -> Measured:
-        return Measured(
-            name, "g", "s", None, 8, accuracy, 0.0, 1.0, 0.0, 0.1, 10, 1.0, 1.0, 2.0, flops, None, 0.0, 0.0, 1.0,
-            oracle, "",
-        )  # fmt: skip
+        cell = Cell(name, "g", "s", "majority", 8, oracle=oracle)
+        return Measured(cell, accuracy, 0.0, 1.0, 0.0, 0.1, 10, 1.0, 1.0, 2.0, flops, None, 0.0, 0.0, 1.0)
 
     rows = [measured("dear", 0.9, 9.0), measured("cheap", 0.9, 3.0), measured("unknown", 0.9, None)]
     rows += [measured("worse", 0.8, 1.0), measured("oracle", 1.0, 1.0, oracle=True)]
     found = most_accurate(rows)
-    assert found is not None and found.configuration == "cheap"
+    assert found is not None and found.cell.name == "cheap"
     assert most_accurate(rows[-1:]) is None
 
 

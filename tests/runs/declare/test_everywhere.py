@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -22,13 +21,12 @@ from metagen.generators.decoding.parameters import SamplingParams
 from metagen.runs.declare import new, registry, schema, words
 from metagen.runs.declare.editor import json_schema
 from metagen.runs.declare.source import read
-from metagen.runs.declare.specs.definition import model_of, rule_model
+from metagen.runs.declare.specs.definition import model_of
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.refine.refinement import Refinement
 from metagen.tasks.base import Task
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.rules import RULES
 from metagen.verifiers.utility.base import Utility
 
 ROOT = Path(__file__).parents[3]
@@ -131,9 +129,11 @@ def test_a_field_is_set(section: str, kind: str, tmp_path: Path) -> None:
         "steps": ("strategies", "s", "steps", "x"),
         "aggregators": ("strategies", "s", "aggregator"),
         "utilities": ("strategies", "s", "utility"),
+        "answers": ("strategies", "s", "answer"),
     }.get(section, (section, "x"))
     around: dict[str, Any] = {
         "steps": {"kind": "chain", "output": "x"}, "aggregators": {"kind": "parallel"}, "utilities": {"kind": "mbr"},
+        "answers": {"kind": "majority"},
     }  # fmt: skip
     data: dict[str, Any] = {"name": "set", "task": {"kind": "arithmetic"}}
     if section in around:
@@ -154,16 +154,6 @@ def test_a_field_is_set(section: str, kind: str, tmp_path: Path) -> None:
         assert bool(unknown) == foreign, (path, [str(one) for one in faults])
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_an_answer_rule_is_in_schema_and_reference(name: str) -> None:
-    parameters = list(inspect.signature(pkgutil.resolve_name(RULES[name])).parameters)
-    assert [one for one in rule_model(name).model_fields if one != "kind"] == parameters
-    assert (name, {"kind", *parameters}) in entries()
-    page = (ROOT / "docs" / "reference" / "kinds" / "answers.md").read_text("utf-8")
-    text = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    assert [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")] == parameters
-
-
 def written() -> set[Any]:
     """What files write: what makes the kinds, and the classes of what functions make."""
     found: set[Any] = {Grammar, Refinement}  # of generators, and of the kind `refinement`
@@ -172,7 +162,7 @@ def written() -> set[Any]:
         found.add(target)
         made = getattr(target, "__annotations__", {}).get("return")
         found.add(getattr(sys.modules[target.__module__], made, None) if isinstance(made, str) else made)
-    return found | {pkgutil.resolve_name(rule) for rule in RULES.values()}
+    return found
 
 
 def test_what_is_composed_in_python_is_written_in_files() -> None:

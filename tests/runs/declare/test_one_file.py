@@ -438,3 +438,135 @@ def test_an_adapter_that_breaks_its_promise_is_named(fresh: Path) -> None:
         pytest.raises(mg.MetagenError, match=r"Broken\.adapt .*expected a tensor of the shape of logits"),
     ):
         _draw(engine.generator(max_tokens=4, adapters=(Broken(),)))
+
+
+CHOOSING = '''\
+"""An answer rule, a utility, an aggregator and a step of a chain."""
+
+from __future__ import annotations
+
+from collections import abc
+
+import numpy as np
+
+import metagen as mg
+from metagen.parts import part
+from metagen.strategies.aggregate import Selection
+from metagen.strategies.chain.steps import ChainStep, Output
+from metagen.values import Count, Positive, Text
+from metagen.verifiers.utility.base import Utility
+
+
+@part
+class LastWord(mg.AnswerRule):
+    """The last word. fold: upper and lower case are the same."""
+
+    fold: bool = True
+
+    async def read(self, sequences: abc.Sequence[mg.Sequence]) -> list[mg.Answer]:
+        words = [one.text.split()[-1:] for one in sequences]
+        return [mg.Answer(one[0], await self.key(one[0])) if one else mg.Answer() for one in words]
+
+    async def key(self, answer: str) -> str | None:
+        return answer.casefold() if self.fold else answer
+
+
+@part
+class SameLength(Utility):
+    """How near two texts are in length. scale: what halves it."""
+
+    scale: Positive = 1.0
+    symmetric = True
+    spends = False
+
+    async def matrix(self, candidates, references=None, *, scope):
+        own, others = ([len(one.text) for one in of] for of in (candidates, references or candidates))
+        return 1 / (1 + abs(np.subtract.outer(own, others)) / self.scale)
+
+
+@part
+class First(mg.Aggregator):
+    """The first text of the alphabet. last: the last one."""
+
+    last: bool = False
+    groups = False
+
+    async def choose(self, pool, salt, scope):
+        order = sorted(range(len(pool)), key=lambda i: pool[i].sequence.text, reverse=self.last)
+        return Selection(order[0], {})
+
+
+@part
+class Shout(ChainStep):
+    """What another step has written, louder. of: the step."""
+
+    of: Text
+    times: Count = 1
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (self.of,)
+
+    async def perform(self, inputs, scope):
+        return Output(inputs.texts[self.of].upper() + "!" * self.times)
+'''
+CHOSEN = (
+    ("{kind: majority, answer: {kind: 'choosing_file:LastWord', fold: false}, n: 2}", "answer.fold", "true or false"),
+    ("{kind: mbr, utility: {kind: 'choosing_file:SameLength', scale: 2}, n: 2}", "utility.scale", "a number > 0"),
+    (
+        "{kind: parallel, aggregator: {kind: 'choosing_file:First', last: true}, n: 2}", "aggregator.last",
+        "true or false",
+    ),
+    (
+        "{kind: chain, output: b, steps: {a: {kind: ask, template: '{prompt}'}, "
+        "b: {kind: 'choosing_file:Shout', of: a, times: 2}}}", "steps.b.times", "an integer ≥ 1",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "field", "expected"), CHOSEN, ids=[field for _, field, _ in CHOSEN])
+def test_what_chooses_is_one_file_too(
+    file: Path, tmp_path: Path, spec: str, field: str, expected: str
+) -> None:
+    (tmp_path / "choosing_file.py").write_text(CHOOSING)
+    sets = [f"strategies.patient={spec}"]
+    experiment = schema.load(file, sets=sets)
+    assert schema.load(_dumped(experiment, tmp_path)) == experiment
+    directory = RunDirectory.at(tmp_path / "run")
+    with build.open_setup(experiment) as setup:
+        runner.run(setup, directory)
+    assert directory.final_state().failures == ()
+    for name, fault in (
+        (field, rf" = \[\]: expected {expected}"),
+        (f"{field}s", r" = \[\]: no such field; expected"),
+    ):
+        with pytest.raises(mg.ConfigError, match=rf"strategies\.patient\.{name}{fault}"):
+            schema.load(file, sets=[*sets, f"strategies.patient.{name}=[]"])
+
+
+def test_a_function_that_is_not_there(file: Path) -> None:
+    for option, said in (
+        (
+            "measure: 'patient_file:nothing'",
+            r"measure: cannot import 'patient_file:nothing' \(module 'patient_file' has",
+        ),
+        (
+            "measure: 'no_such_file:nothing'",
+            r"measure: cannot import 'no_such_file:nothing' \(No module named",
+        ),
+    ):
+        with pytest.raises(mg.ConfigError, match=rf"strategies\.patient: {said}.*; expected package"):
+            made(file, option)
+
+
+def test_a_fault_of_a_part_has_the_line_of_its_class(file: Path) -> None:
+    text = OWN.replace("    async def run(", "    async def ran(")
+    (file.parent / "unable_file.py").write_text(text)
+    line = text[: text.index("@part")].count("\n") + 1
+    where = rf"unable_file\.py:({line}|{line + 1})\) raised TypeError: Can't instantiate"
+    sets = ["strategies.patient={kind: 'unable_file:Patient'}"]
+    with (
+        pytest.raises(mg.PluginError, match=where),
+        build.open_setup(schema.load(file, sets=sets)),
+    ):
+        pass

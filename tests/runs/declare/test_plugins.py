@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,14 @@ class Own(TorchEngine):
 NUMBER = 7
 
 
+class Loudest(mg.FunctionRule):
+    \"\"\"Reads the last word.\"\"\"
+
+    def __init__(self, loud: bool = False) -> None:
+        change = str.upper if loud else str.lower
+        super().__init__(lambda text: (text.split() or [None])[-1], change, name=f"loudest {loud}")
+
+
 def brevity(*, name: str = "brevity") -> FunctionVerifier:
     return FunctionVerifier(lambda sequence: mg.Score(1 / (1 + len(sequence.text))), name=name)
 """
@@ -62,6 +72,9 @@ own = metagen_short:Own
 [metagen.verifiers]
 brevity = metagen_short:brevity
 
+[metagen.answers]
+loudest = metagen_short:Loudest
+
 [metagen.generators]
 sums = metagen_short:generator
 
@@ -80,6 +93,7 @@ strategies:
   short: {kind: shortest}
   long: {kind: shortest, longest: true}
   best: {kind: best_of_n, verifier: brief}
+  vote: {kind: majority, answer: {kind: loudest, loud: true}}
 grid: {n: [1, 4]}
 """
 
@@ -135,7 +149,7 @@ def test_every_kind_of_part_comes_from_a_distribution(place: Path) -> None:
     done = metagen(place, "run", "plugged.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = RunDirectory(place / "runs" / "plugged").final_state().lines
-    assert {line.strategy for line in lines} == {"short", "long", "best"}
+    assert {line.strategy for line in lines} == {"short", "long", "best", "vote"}
     assert "metagen_toy" not in (place / "plugged.yaml").read_text()
 
 
@@ -146,6 +160,28 @@ def test_an_engine_comes_from_a_distribution(place: Path) -> None:
     (place / "plugged.yaml").write_text(YAML.replace("generators:\n", own))
     done = metagen(place, "run", "plugged.yaml", "--limit", "2")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_editors_and_new_files_know_its_fields(place: Path) -> None:
+    defined = json.loads(metagen(place, "schema").stdout)
+    kinds = {one.get("kind", {}).get("const"): one for one in properties(defined)}
+    assert kinds["shortest"]["longest"]["type"] == kinds["loudest"]["loud"]["type"] == "boolean"
+    for name, kind in (("a", "shortest"), ("b", "metagen_short:Shortest")):
+        done = metagen(place, "new", f"{name}.yaml", "--strategy", kind, "--trust")
+        assert done.returncode == 0, done.stderr
+        page = (place / f"{name}.yaml").read_text()
+        assert "    # longest: false        # true or false\n" in page
+        assert f"    - [writer, {kind.rpartition(':')[2]}]\n" in page
+    done = metagen(place, "new", "c.yaml", "--strategy", "metagen_short:Nobody", "--trust")
+    assert done.returncode == 2 and "cannot import 'metagen_short:Nobody'" in done.stderr
+
+
+def properties(schema: Any) -> Iterator[dict[str, Any]]:
+    """The properties of all objects within a JSON schema."""
+    if isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
+        yield schema["properties"]
+    for one in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from properties(one)
 
 
 def test_doctor_names_the_distribution(place: Path) -> None:
@@ -169,6 +205,8 @@ WRONG = (
     ("{kind: shortest}", "{kind: no_class}", "'metagen_short:NUMBER'"),
     ("{kind: shortest}", "{kind: shortst}", "did you mean 'shortest'?"),
     ("longest: true", "longer: true", "did you mean 'longest'?"),
+    ("kind: loudest", "kind: loudst", "strategies.vote.answer.kind = 'loudst': expected one of number,"),
+    ("loud: true", "loud: very", "strategies.vote.answer.loud = 'very': expected true or false"),
 )
 #: The command for several files, in one process.
 SCRIPT = """

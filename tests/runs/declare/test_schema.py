@@ -227,6 +227,18 @@ FAULTS = [
      "no such field; expected one of kind, over, n, answer"),
     ("generators: [mid]", "generators: [mdi]", "18: grid.generators.0 = 'mdi': expected one of the generators "
      "mid, hot; did you mean 'mid'?"),
+    ("generators: [mid]", "pairs: [[mid, singel]]", "18: grid.pairs.0.1 = 'singel': expected one of the strategies "
+     "single, greedy, majority, best-of-n, weighted; did you mean 'single'?"),
+    ("generators: [mid]", "pairs: [[mid]]", "18: grid.pairs = [['mid']]: expected a list of [generator, strategy]"),
+    ("single: {kind: sample}", "single: {kind: parallel, aggregator: majority}", "12: strategies.single.aggregator = "
+     "'majority': expected a mapping with kind: one of majority, best, weighted, soft_best, borda, ranked, mbr, "
+     "confident; did you mean {kind: majority}?"),
+    ("single: {kind: sample}", "single: {kind: parallel}", "12: strategies.single.aggregator: missing; expected a "
+     "mapping with kind: one of majority, best, weighted, soft_best, borda, ranked, mbr, confident"),
+    ("single: {kind: sample}", "single: {kind: typed}", "12: strategies.single.model: missing; expected a class, as "
+     "package.module:Class"),
+    ("single: {kind: sample}", "single: {kind: tool_use}", "12: strategies.single.tools: missing; expected a list, "
+     "each a function, as package.module:function"),
     ("generators: [mid]", "generators: []", "18: grid.generators = []: expected at least one"),
     ("generators: [mid]", "strategies: [singel]", "18: grid.strategies.0 = 'singel': expected one of the "
      "strategies single, greedy, majority, best-of-n, weighted; did you mean 'single'?"),

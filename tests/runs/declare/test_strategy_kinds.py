@@ -383,7 +383,7 @@ def test_faults_are_named(file: Path, old: str, new: str, fault: str) -> None:
 def test_parts_that_do_not_fit_are_told_when_it_is_built(file: Path) -> None:
     with pytest.raises(InputError, match="needs judge:"):
         made(file, "strategies.exact.utility={kind: preference}")
-    with pytest.raises(ConfigError, match=r"ask.form = 'no.such:thing'"):
+    with pytest.raises(ConfigError, match=r"ask: cannot import 'no.such:thing'"):
         made(file, "strategies.exact={kind: refinement, verifier: prm, ask: {form: 'no.such:thing'}}")
     with pytest.raises(InputError, match="'prm' does not compare pairs"):
         made(file, "strategies.exact={kind: mbr, utility: {kind: preference}, judge: prm}")

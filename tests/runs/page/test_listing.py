@@ -108,11 +108,11 @@ def test_best_configuration_leaves_the_oracle_out(experiment_file: Write, tmp_pa
     assert listing.summary(directory.root).best is None  # not reported yet
     results = derive(directory, directory.final_state().lines)
     results.write(directory.root)
-    best = max((m for m in results.configurations if not m.oracle), key=lambda m: m.accuracy)
+    best = max((m for m in results.configurations if not m.cell.oracle), key=lambda m: m.accuracy)
     one = listing.summary(directory.root)
-    assert (one.best, one.accuracy) == (best.configuration, pytest.approx(best.accuracy))
+    assert (one.best, one.accuracy) == (best.cell.name, pytest.approx(best.accuracy))
     (row,) = listing.data(listing.runs(directory.root))  # a run by itself is listed as well
-    assert (row["name"], row["best"]) == ("one", best.configuration)
+    assert (row["name"], row["best"]) == ("one", best.cell.name)
 
 
 def test_latest_first_and_as_a_table(experiment_file: Write, tmp_path: Path) -> None:

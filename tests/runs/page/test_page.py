@@ -22,7 +22,7 @@ from metagen.errors import DataError, InputError
 from metagen.journal import SQLiteJournal
 from metagen.runs.curves.measured import Measured, Results, derive
 from metagen.runs.declare import schema
-from metagen.runs.directory import RunDirectory
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.page import browser, figure, html_page, report, show
 from metagen.runs.page import run_page as page
 from metagen.runs.table.problem import Examined, examine
@@ -264,10 +264,10 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
 
 def test_every_cost_has_its_figure_when_it_is_known() -> None:
     def measured(n: int, flops: float | None) -> Measured:
+        cell = Cell(f"g/vote@{n}", "g", "vote", "majority", n, pooled=True)
         return Measured(
-            f"g/vote@{n}", "g", "vote", None, n, 0.4, 0.3, 0.6, 0.0, 0.07, 50, 10.0, 10.0 * n, 10.0 * n + 10, flops,
-            None, 0.0, 0.0, 1.0, False, "average over subsets",
-        )  # fmt: skip
+            cell, 0.4, 0.3, 0.6, 0.0, 0.07, 50, 10.0, 10.0 * n, 10.0 * n + 10, flops, None, 0.0, 0.0, 1.0
+        )
 
     grid = (measured(1, 1e6), measured(8, 8e6))
     found = {plot.name: figure.draw_figure(plot) for plot in figure.plots(Results(grid, ()))}

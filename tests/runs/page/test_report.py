@@ -15,7 +15,7 @@ from rich.console import Console, RenderableType
 
 from metagen.runs.curves.measured import Measured, Results, derive
 from metagen.runs.declare import schema
-from metagen.runs.directory import Failure, RunDirectory, State
+from metagen.runs.directory import Cell, Failure, RunDirectory, State
 from metagen.runs.page import report, show
 from metagen.runs.words import cost_amount
 from metagen.runs.work import build, runner
@@ -30,9 +30,10 @@ def text_of(page: RenderableType, width: int = 110) -> str:
 
 
 def measured(name: str, n: int | None, accuracy: float, cost: float, *, oracle: bool = False) -> Measured:
+    cell = Cell(f"g/{name}@{n}", "g", name, "majority", n, oracle=oracle, pooled=True)
     return Measured(
-        f"g/{name}@{n}", "g", name, None, n, accuracy, accuracy - 0.1, accuracy + 0.05, 0.0, 0.035, 50, 10.0, cost,
-        cost + 10, cost * 1e6, None, 0.0, 0.0, 1.0, oracle, "average over subsets",
+        cell, accuracy, accuracy - 0.1, accuracy + 0.05, 0.0, 0.035, 50, 10.0, cost, cost + 10, cost * 1e6, None, 0.0,
+        0.0, 1.0,
     )  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def test_texts_are_shown_as_they_are(experiment_file: Callable[..., Path], tmp_p
 
 
 def test_a_run_of_oracles_alone_has_figures_but_no_best_within_a_budget(tmp_path: Path) -> None:
-    oracles = tuple(replace(m, oracle=True, verifier_flops=0.0) for m in GRID)
+    oracles = tuple(replace(m, cell=replace(m.cell, oracle=True), verifier_flops=0.0) for m in GRID)
     directory = RunDirectory.at(tmp_path / "run")
     report.draw(State("x", "complete"), Results(oracles, ()), directory)
     names = {path.stem for path in directory.figures.iterdir()}

@@ -121,7 +121,7 @@ def test_pools_are_compared_by_their_expected_accuracy(
     a, b = toy(file, tmp_path / "a"), toy(file, tmp_path / "b", "generators.small.skill=0.95")
     compared, _ = compare.compare(a, b)
     for run, which in ((a, "a"), (b, "b")):
-        known = {m.configuration: m.accuracy for m in derive(run, run.state().lines).configurations}
+        known = {m.cell.name: m.accuracy for m in derive(run, run.state().lines).configurations}
         names = {name: getattr(c, which) for c in compared for name in (c.name, *c.also)}
         assert names == pytest.approx(known)
     by_name = {c.name: c for c in compared}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -72,7 +71,7 @@ from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Te
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.layouts import TaggedSteps
-from metagen.verifiers.rules import RULES, answer_rule
+from metagen.verifiers.rules import USUAL, answer_rule
 from metagen.verifiers.utility.base import Utility
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
@@ -103,6 +102,7 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "steps": PluginSpec,
     "aggregators": PluginSpec,
     "utilities": PluginSpec,
+    "answers": PluginSpec,
     "task": PluginSpec,
 }
 #: The type of the error for a kind that there is not, or that is missing.
@@ -129,6 +129,12 @@ def _complete(section: Section, kind: str, base: type[PartSpec]) -> type[PartSpe
     """A model with the parameters of what makes the kind for fields that it does not have."""
     target = registry.declaration(section, kind)
     wanted, fields = parameters_of(target), dict[str, Any](kind=(Literal[kind], ...))
+    if (answer := base.model_fields.get("answer")) is not None:
+        rule: Any = Annotated
+        fields["answer"] = (
+            rule[answer.annotation, *answer.metadata, RuleDefinition("answers")],
+            answer.default,
+        )
     for name, parameter in inspect.signature(target).parameters.items():
         known = name in base.model_fields or name in base.filled
         if not known and parameter.kind is not parameter.VAR_KEYWORD:
@@ -181,15 +187,17 @@ class Definition:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """For editors: the definitions of all kinds that have names, and of any other package's class."""
-        kinds = [model_of(self.section, kind) for kind in registry.KINDS[self.section]]
-        models = [handler(one.__pydantic_core_schema__) for one in dict.fromkeys(kinds) if one is not None]
-        brought = [{"pattern": ":"}, {"enum": sorted(registry.plugins(self.section))}]
+        kinds = {kind: model_of(self.section, kind) for kind in registry.kinds(self.section)}
+        known = {kind: one for kind, one in kinds.items() if one is not PLUGINS[self.section]}
+        models = [handler(one.__pydantic_core_schema__) for one in dict.fromkeys(known.values()) if one]
+        brought = [{"pattern": ":"}, {"enum": sorted(kinds.keys() - known.keys())}]
         other = handler(PLUGINS[self.section].__pydantic_core_schema__)
         return {"anyOf": [*models, {"allOf": [other, {"properties": {"kind": {"anyOf": brought}}}]}]}
 
     def _read(self, value: Any, info: ValidationInfo) -> PartSpec:
-        if isinstance(value, PartSpec):
-            return value
+        return value if isinstance(value, PartSpec) else self._validate(value, info)
+
+    def _validate(self, value: Any, info: ValidationInfo) -> PartSpec:
         kind = self.kind(value)
         if (model := model_of(self.section, kind)) is None:
             raise PydanticCustomError(UNKNOWN, "no such kind", {"kinds": registry.kinds(self.section)})
@@ -209,10 +217,31 @@ class Definition:
         return kind if isinstance(kind, str) else None
 
 
+class RuleDefinition(Definition):
+    """Says of a field's type that it holds the definition of an answer rule, or the name of one."""
+
+    __slots__ = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(schema)
+
+    def _check(self, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, dict):
+            self._validate(value, info)
+        return value
+
+
 # -- derived ------------------------------------------------------------------------------------------
 
 #: A function of another module.
 Imported = Annotated[str, Field(pattern=":"), Expects("a function, as package.module:function")]
+#: A class of another module.
+ImportedClass = Annotated[str, Field(pattern=":"), Expects("a class, as package.module:Class")]
 PLAIN: Final[Mapping[Any, Any]] = {str: Text, int: Integer, float: Number, bool: Switch, NoneType: None}
 #: What is named in a file, with the section where it is defined.
 NAMED: Final[Mapping[type, tuple[Any, Section]]] = {
@@ -233,7 +262,7 @@ def _rule(given: Any) -> Any:
 
 
 #: An answer rule in place of the task's.
-OwnRule = Annotated[RuleName, AfterValidator(_rule)]
+OwnRule = Annotated[RuleName, RuleDefinition("answers"), AfterValidator(_rule)]
 #: Values that are defined in their place.
 VALUES: Final[Mapping[type, type[ValueSpec]]] = {
     Draft: DraftSpec,
@@ -289,7 +318,11 @@ class DerivedSpec(PartSpec):
         for name, value in given.items():
             if name == "over" or (value is None and name in self.unsaid):
                 continue
-            value = _load(value) if name in self.imported else value
+            if name in self.imported:
+                try:
+                    value = _load(value)
+                except ConfigError as error:
+                    raise ConfigError(f"{name}: {error}") from error
             found[self.renamed.get(name, name)] = (
                 answer_rule(value) if name in self.ruled and value else value
             )
@@ -445,7 +478,9 @@ def _derive_model(section: Section, kind: str, target: Any) -> type[PartSpec]:
                 uses[name] = where
         if Callable in _members(hint):
             imported.add(name)
-        default = parameter.default
+        default = (
+            USUAL.get(kind, {}).get(name, parameter.default) if section == "answers" else parameter.default
+        )
         several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
         if several and default is parameter.empty:
             field = Annotated[field, Field(min_length=1)]
@@ -466,17 +501,6 @@ def _derive_model(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made.former = getattr(target, "former", {})
     made.imported, made.unsaid, made.ruled = frozenset(imported), frozenset(unsaid), frozenset(ruled)
     return _travels(made, section)
-
-
-@cache
-def rule_model(name: str) -> type[PartSpec]:
-    """The model of an answer rule's definition, by its name: for editors and pages; `answer_rule` reads definitions."""
-    target = pkgutil.resolve_name(RULES[name])
-    wanted, fields = parameters_of(target), dict[str, Any](kind=(Literal[name], ...))
-    for one in inspect.signature(target).parameters.values():
-        hint = spelling(wanted[one.name])
-        fields[one.name] = (hint, ... if one.default is one.empty else one.default)
-    return create_model(_title(f"{name}_rule"), __base__=PartSpec, __doc__=inspect.getdoc(target), **fields)
 
 
 def parameters_of(target: Any) -> Mapping[str, Any]:
@@ -532,7 +556,7 @@ def spelling(hint: Any) -> Any:
         each = spelling(inner[1]) if inner[0] is str else None
         return None if each is None else dict.__class_getitem__((Text, each))
     if origin is type:
-        return Imported
+        return ImportedClass
     if origin is tuple and Ellipsis not in inner:
         parts = _members(hint) - {*PLAIN, ...}
         return None if parts else tuple.__class_getitem__(tuple(map(spelling, inner)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from metagen.runs.declare.specs.definition import Definition
 from metagen.runs.declare.specs.executor import ExecutorSpec
@@ -21,7 +21,7 @@ from metagen.runs.declare.specs.fields import (
 from metagen.runs.declare.specs.limits import BudgetSpec
 from metagen.runs.declare.specs.parts import PartSpec, Spec
 from metagen.runs.declare.specs.serve import ServeSpec
-from metagen.values import Count, Expects, Integer
+from metagen.values import Count, Integer
 
 SECTIONS: Final = ("engines", "generators", "verifiers", "strategies")
 
@@ -32,11 +32,20 @@ VerifierSpec = Annotated[PartSpec, Definition("verifiers")]
 AnyStrategySpec = Annotated[PartSpec, Definition("strategies")]
 TaskSpec = Annotated[PartSpec, Definition("task")]
 
+
+def _pairs(given: Any) -> Any:
+    """The pairs, as tuples; ValueError unless each has two sides."""
+    if not (isinstance(given, list | tuple) and given and all(_is_pair(one) for one in given)):
+        raise ValueError("expected a list of [generator, strategy]")
+    return tuple(map(tuple, given))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
+
+
 Pairs = Annotated[
-    tuple[tuple[GeneratorName, StrategyName], ...],
-    Field(min_length=1),
-    Expects("a list of [generator, strategy]"),
-    AfterValidator(distinct),
+    tuple[tuple[GeneratorName, StrategyName], ...], AfterValidator(distinct), BeforeValidator(_pairs)
 ]
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from metagen import trust
-from metagen.errors import ConfigError
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
@@ -49,14 +48,7 @@ class AskSpec(Spec):
         """The form that is described. Raises ConfigError for a function that cannot be imported."""
         if self.form is None:
             return FollowUp(self.words or REVISE.words, self.unsaid)
-        try:
-            found: Form[str, str | None] = trust.load(self.form)
-        except (ImportError, AttributeError, ValueError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(
-                f"ask.form = {self.form!r}: {error}; expected package.module:function"
-            ) from error
+        found: Form[str, str | None] = trust.load(self.form)
         return found
 
 

@@ -43,7 +43,7 @@ def test_accounted_costs_are_those_of_the_report(small: RunDirectory, verifier: 
     found, judged = pool_costs(small, "mid", verifier, NS, {}, {})
     kind, name = ("majority", "majority") if verifier is None else ("weighted", "weighted")
     name = "judged" if verifier == "critic" else name
-    measured = {m.configuration: m for m in results.derive(small, small.state().lines).configurations}
+    measured = {m.cell.name: m for m in results.derive(small, small.state().lines).configurations}
     for i, n in enumerate(NS):
         known = measured[f"mid/{name}@{n}"]
         for cost in ("flops", "flops_2n", "seconds", "tokens"):
