@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from metagen.cost import Usage
+from metagen.errors import InputError
 from metagen.runs.directory import writing
 from metagen.runs.table.costs import USAGE, Part, is_scoring, usage_columns, values_of
 from metagen.sequence import Score, Thought
@@ -351,16 +352,32 @@ def _answer_columns(one: Candidate) -> dict[str, Any]:
 
 
 def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table:
-    """A table of a run, or the rows of it in which columns have these values."""
+    """A table of a run, or the rows of it in which columns have these values.
+
+    Raises InputError for a table of an older version that lacks one of the columns, or of the columns of usage.
+    """
+    _check_columns(path, USAGE if columns is None else columns)
     filters = [(column, "=", value) for column, value in equal.items()] or None
     return pq.read_table(path, columns=columns, filters=filters)
 
 
 def parts(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
-    """Some columns of a table part by part, as it was written."""
+    """Some columns of a table part by part, as it was written. Raises InputError as `read` does."""
+    columns = list(columns)
+    _check_columns(path, columns)
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
-            yield file.read_row_group(group, columns=list(columns))
+            yield file.read_row_group(group, columns=columns)
+
+
+def _check_columns(path: Path, columns: Iterable[str]) -> None:
+    known, declared = pq.read_schema(path).names, schemas((), calls=True)[path.stem].names
+    missing = next((name for name in columns if name in declared and name not in known), None)
+    if missing is not None:
+        raise InputError(
+            f"{str(path)!r} has no column {missing!r}, for an older version of metagen wrote it; read the run with "
+            f"that version, or run it anew: metagen run {path.parent / 'experiment.yaml'} --out {path.parent}-anew"
+        )
 
 
 def blocks(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from io import StringIO
 from itertools import combinations, permutations
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
+from metagen.errors import InputError
 from metagen.journal import Row
 from metagen.runs.curves import measured as results
 from metagen.runs.curves.measured import Measured, Pool, Results, derive, most_accurate
@@ -53,6 +54,20 @@ def test_one_candidate_is_one_candidate_whatever_the_strategy(
             if m.cell.generator == generator and (m.cell.n or 1) == 1
         }
         assert max(at_1) - min(at_1) < 1e-9
+
+
+@pytest.mark.parametrize("table", ["costs", "outcomes"])
+def test_a_table_of_an_older_version_is_refused_with_a_remedy(
+    pooled: tuple[State, Results, RunDirectory], table: str
+) -> None:
+    state, _, directory = pooled
+    path = directory.table(table)
+    pq.write_table(pq.read_table(path).drop_columns(["forced"]), path)
+    lines = [replace(line, pooled=table == "costs") for line in state.lines]
+    with pytest.raises(
+        InputError, match=rf"{table}\.parquet' has no column 'forced'.* metagen run .*experiment\.yaml"
+    ):
+        derive(directory, lines)
 
 
 def test_all_candidates_give_what_the_strategy_itself_chooses(
