@@ -188,7 +188,7 @@ class Ballots:
         return bool((heaviest <= lightest).all() and lightest.min() > 0.0)
 
     def job(self, ks: Sequence[int]) -> Job:
-        """The accuracy of the class with the largest total."""
+        """The accuracy of the class with the largest total, [rows, subsets]."""
         if self.weights is None:
             return Job((self.ids,), lambda a, rows: _tally(a[0], None, self.right[rows]), ks)
         return Job((self.ids, self.weights), lambda a, rows: _tally(a[0], a[1], self.right[rows]), ks)

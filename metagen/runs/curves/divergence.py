@@ -153,7 +153,10 @@ def _ratios(
 
 
 def wins(ours: Floats, theirs: Floats) -> float:
-    """P(above) + ½ P(equal) over pairs of different places, since those of one place share their random numbers."""
+    """P(above) + ½ P(equal) over pairs of different places, since those of one place share their random numbers.
+
+    ours, theirs: rewards of samples, [samples] each. NaN for no such pair, and where a reward is unknown.
+    """
     a, b = ours[:, None], theirs[None]
     apart = ~np.eye(len(ours), len(theirs), dtype=bool)
     if not apart.any() or not np.isfinite([*ours, *theirs]).all():

@@ -201,7 +201,10 @@ def even(
 
 
 def ladder(curve: Curve, cost: str, over: Bools) -> tuple[Ints, Floats]:
-    """Points of a curve by mean cost over these problems, and these costs; InputError where none is known."""
+    """Points of a curve by mean cost over these problems, and these costs, [known points] each.
+
+    over: which problems, [problems]. Raises InputError where no cost is known.
+    """
     curve.cost(cost)
     costs = curve.costs[cost][:, over].mean(axis=1)
     fine = np.isfinite(costs) & np.isfinite(curve.accuracy[:, over]).all(axis=1)

@@ -25,7 +25,10 @@ class Law:
     params: SamplingParams | None = None
 
     def logprobs(self, sequences: abc.Sequence[Sequence]) -> Floats:
-        """The logarithm of the probability of each, in nats; the end counts where a sequence ended by itself."""
+        """The logarithm of the probability of each, in nats, [sequences].
+
+        The end counts where a sequence ended by itself.
+        """
         found = likelihoods(self.engine, sequences, entropies=False, params=self.params)
         return np.array([
             one.logprob + (one.end or 0.0) * (sequence.finish == "eos")
@@ -34,7 +37,7 @@ class Law:
 
 
 def log_ratios(policy: Law, base: Law, groups: abc.Sequence[abc.Sequence[Sequence]]) -> list[Floats]:
-    """The ratios log π(y) − log p(y) of the samples of each problem; a sample that p rules out is +∞.
+    """The ratios log π(y) − log p(y) of the samples of each problem, [samples]; +∞ for a sample that p rules out.
 
     groups: samples of `policy`, by problem. Raises InputError for a problem without samples, and for a sample that the
     policy rules out: it is not the policy's.

@@ -68,7 +68,7 @@ class Problems:
         return cls(tuple(table["problem"].to_pylist()), integers(table["place"]), integers(table["level"]))
 
     def columns(self, places: Any) -> Ints:
-        """Where in our arrays these places of the task stand."""
+        """Where in our arrays these places of the task stand, [places]."""
         return np.asarray(np.searchsorted(self.places, np.asarray(places, dtype=np.int64)), dtype=np.int64)
 
     def spread(self, values: Floats, columns: Ints) -> Floats:

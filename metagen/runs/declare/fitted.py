@@ -25,7 +25,10 @@ from metagen.verifiers.generative.pairwise import Strengths, Tournament
 
 
 def bradley_terry_strengths(wins: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From a matrix of wins; half a win each way keeps them finite."""
+    """The strengths, [candidates], from the wins of each over each, [candidates, candidates].
+
+    Half a win each way keeps them finite.
+    """
     return np.asarray(bradley_terry(wins, prior=0.5).theta)
 
 

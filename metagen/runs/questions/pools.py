@@ -55,7 +55,10 @@ def complete_problems(votes: Votes) -> Bools:
 
 
 def dense(classes: Ints) -> Ints:
-    """Class ids as 0, 1, … of each row, −1 for no vote: rules that count votes make a column of each id."""
+    """Class ids as 0, 1, … of each row, −1 for no vote, [problems, samples], as `classes` are.
+
+    Rules that count votes make a column of each id.
+    """
     ids = np.maximum(classes, -1)
     ranks = np.asarray(rankdata(ids, method="dense", axis=1), dtype=np.int64) - 1
     return np.asarray(ranks - (ids.min(axis=1, keepdims=True) < 0), dtype=np.int64)

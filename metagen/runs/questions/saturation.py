@@ -98,6 +98,7 @@ def n_reaching(ns: Floats, means: Floats, part: float = PART) -> float:
     """The first n, between points in proportion to log n, with this part of the rise; NaN if the end is no higher.
 
     What has been reached must hold: a curve that rises past and falls back again counts from where it last passed.
+    ns, means: ascending sizes and the accuracy at each, [points] each.
     """
     rise = means[-1] - means[0]
     if not rise > 1e-12:

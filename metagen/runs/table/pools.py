@@ -47,7 +47,7 @@ class Solved:
     ids: list[str]
 
     def by_level(self) -> Iterator[tuple[int, Floats]]:
-        """The accuracies of each level; −1 stands for no level and is left out."""
+        """The accuracies of each level, [its problems]; −1 stands for no level and is left out."""
         for level in sorted(set(self.levels.tolist()) - {-1}):
             yield level, self.accuracy[self.levels == level]
 
@@ -89,7 +89,7 @@ class Pool:
             return stored.pool(range(len(stored.places)))
 
     def accuracy(self, kind: str, n: int, verifier: str | None = None) -> tuple[Floats, Floats]:
-        """Expected accuracy of a kind of strategy with n candidates, by problem, and its Monte-Carlo error."""
+        """Expected accuracy of a kind of strategy with n candidates, and its Monte-Carlo error, [problems] each."""
         accuracy, error = self.curve(kind, [n], verifier)
         return accuracy[0], error[0]
 
@@ -122,7 +122,10 @@ class Pool:
     def measure(
         self, kind: str, ns: abc.Sequence[int], verifier: str | None, vote: Vote
     ) -> tuple[Floats, Floats]:
-        """`curve` where every problem has as many samples as the arrays are wide, and no n is more."""
+        """`curve` where every problem has as many samples as the arrays are wide, and no n is more.
+
+        Accuracy and Monte-Carlo error, [len(ns), problems] each.
+        """
         match kind:
             case "sample":
                 mean = np.tile(self.correct.mean(axis=1), (len(ns), 1))
@@ -152,7 +155,7 @@ class Pool:
         return np.round(found.accuracy + silent, 12), found.error
 
     def weights(self, verifier: str | None) -> Floats:
-        """Of votes: 0 without a score."""
+        """Of votes, [problems, samples]: 0 without a score."""
         return np.nan_to_num(self.scores[verifier or ""], nan=0.0)
 
     def _order(self, verifier: str | None) -> Floats:
@@ -252,7 +255,7 @@ class Stored:
         )
 
     def pool(self, rows: abc.Sequence[int] | NDArray[np.int64]) -> Pool:
-        """The problems in these rows."""
+        """The problems in these rows; its arrays are [rows, samples]."""
         sizes = self.sizes[np.asarray(rows, dtype=np.int64)]
         there = np.arange(max(sizes, default=1)) < sizes[:, None]
         flat = np.empty(int(sizes.sum()), self._type)

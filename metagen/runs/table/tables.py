@@ -405,12 +405,12 @@ def blocks(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
 
 
 def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """A column of numbers, or of yes and no; NaN is unknown."""
+    """A column of numbers, or of yes and no, [rows]; NaN is unknown."""
     return np.asarray(pc.fill_null(pc.cast(column, pa.float64()), np.nan).to_numpy(), dtype=np.float64)
 
 
 def integers(column: pa.ChunkedArray | pa.Array, unknown: int = -1) -> NDArray[np.int64]:
-    """A column of integers, with a number in place of unknown ones."""
+    """A column of integers, [rows], with a number in place of unknown ones."""
     return np.asarray(pc.fill_null(column, unknown).to_numpy(), dtype=np.int64)
 
 

@@ -66,9 +66,9 @@ class Adaptive(AdaptiveStrategy):
 
 
 def ballots(candidates: abc.Sequence[Candidate], scored: bool) -> tuple[Ints, Floats]:
-    """One row of classes and weights, as stopping rules take them; what is not eligible has neither vote nor weight.
+    """One row of classes and weights, [1, candidates] each, as stopping rules take them.
 
-    scored: the vote is weighted by scores.
+    What is not eligible has neither vote nor weight. scored: the vote is weighted by scores.
     """
     names: dict[str, int] = {}
     classes = [

@@ -30,13 +30,16 @@ Predictor = Callable[[Ints, Floats], Floats]
 
 
 def agreement(classes: Ints, weights: Floats) -> Floats:
-    """The share of the samples that give the most frequent answer; those without an answer count as dissent."""
+    """The share of the samples that give the most frequent answer, [problems]; no answer counts as dissent.
+
+    classes, weights: [problems, samples].
+    """
     first, _ = leaders(totals(classes, np.ones(classes.shape)))
     return np.asarray(first / classes.shape[1])
 
 
 def mean_score(classes: Ints, weights: Floats) -> Floats:
-    """The verifier's mean score; a sample without one counts as 0."""
+    """The verifier's mean score, [problems]; a sample without one counts as 0. weights: [problems, samples]."""
     return np.asarray(np.nan_to_num(weights).mean(axis=1))
 
 

@@ -107,7 +107,7 @@ class Confidence:
 
 
 def groups(values: Floats, window: int) -> Floats:
-    """Means over all windows of `window` consecutive values; over all of them, if there are fewer."""
+    """Means over all windows of `window` consecutive values, [tokens − window + 1]; of all, [1], if there are fewer."""
     if len(values) <= window:
         return np.array([values.mean()])
     return np.asarray(np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=1))

@@ -85,7 +85,7 @@ def totals(classes: Ints, weights: Floats) -> Floats:
 
 
 def leaders(gathered: Floats) -> tuple[Floats, Floats]:
-    """The two largest totals of each row."""
+    """The two largest totals of each row of [rows, classes], [rows] each."""
     top = np.partition(gathered, -2, axis=1)
     return top[:, -1], top[:, -2]
 

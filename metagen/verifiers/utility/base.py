@@ -76,7 +76,7 @@ class Utility(Part, ABC):
         *,
         scope: Scope,
     ) -> Vector:
-        """Σ_j w_j u(y_i, y'_j) / Σ_j w_j of each candidate i; the mean without weights, which belong to references.
+        """Σ_j w_j u(y_i, y'_j) / Σ_j w_j, [candidates]; the mean without weights, which are [references].
 
         See `expected_utility` for what is unknown, and for the errors.
         """
@@ -114,7 +114,7 @@ def some(candidates: int, references: int) -> None:
 
 
 def weight_array(weights: Weights | None, references: int) -> Vector:
-    """One weight per reference, up to a common factor, None read as 0. Raises InputError as `expected_utility` says."""
+    """The weights up to a common factor, [references], None read as 0. Raises InputError as `expected_utility` says."""
     if weights is None:
         return np.ones(references)
     if len(weights) != references:
@@ -159,7 +159,10 @@ class TextUtility(Utility):
 
     @abstractmethod
     def compare(self, candidates: list[str], references: list[str] | None) -> Matrix:
-        """The matrix of distinct texts, in their natural order; references None: the candidates."""
+        """The matrix of distinct texts, [candidates, references], in their natural order.
+
+        references: None for the candidates.
+        """
 
     async def matrix(
         self,
@@ -184,7 +187,7 @@ class TextUtility(Utility):
 
 
 def without_pairs(candidates: abc.Sequence[object], references: abc.Sequence[object] | None) -> Matrix | None:
-    """The matrix, if it has no entries; else None."""
+    """The matrix (candidates × references), if it has no entries; else None."""
     shape = len(candidates), len(candidates if references is None else references)
     return np.empty(shape) if 0 in shape else None
 
@@ -197,14 +200,17 @@ async def texts_of(sequences: abc.Sequence[Sequence], answer: AnswerRule | None)
 
 
 def distinct(texts: abc.Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
-    """The distinct texts, sorted, and the place of each text among them."""
+    """The distinct texts, sorted, and the place of each text among them, [texts]."""
     kept = sorted(set(texts))
     place = {text: i for i, text in enumerate(kept)}
     return kept, np.array([place[text] for text in texts], dtype=np.intp)
 
 
 def merge_weights(weights: Vector, place: NDArray[np.intp]) -> Vector:
-    """The weights of distinct texts, from those of all texts and the place of each: exact sums, rounded once."""
+    """The weights of distinct texts, [distinct], from those of all texts and the place of each, [texts] both.
+
+    The sums are exact, and rounded once.
+    """
     return np.array([math.fsum(weights[place == i]) for i in range(int(place.max()) + 1)])
 
 

@@ -46,11 +46,14 @@ class Bags:
 
     @property
     def sizes(self) -> Vector:
-        """How many n-grams each text has, repetitions included."""
+        """How many n-grams each text has, repetitions included, [texts]."""
         return _sums(self.owner, self.count, self.documents)
 
     def matches(self, first: int | None = None) -> Matrix:
-        """Σ_g min(c_i(g), c_j(g)): of the first texts with the others; of all with all without `first`."""
+        """Σ_g min(c_i(g), c_j(g)), [first, others]: of the first texts with the others.
+
+        Without `first`, of all with all: [texts, texts].
+        """
         rare, common = self._occurrences()
         start = first or 0
         result = np.zeros((self.documents if first is None else first, self.documents - start))
@@ -83,13 +86,13 @@ class Bags:
         return every[:, ~often].tocsr(), every[:, often]
 
     def mean(self, weights: Vector, start: int) -> Vector:
-        """Of each n-gram, its mean count in the texts from number `start` on: Σ_j w_j c_j(g) / Σ_j w_j."""
+        """Of each n-gram, its mean count in the texts from number `start` on: Σ_j w_j c_j(g) / Σ_j w_j, [n-grams]."""
         begin = np.searchsorted(self.owner, start)
         shares = (weights / weights.sum())[self.owner[begin:] - start]
         return _sums(self.gram[begin:], shares * self.count[begin:], self.grams)
 
     def matches_with(self, counts: Vector, first: int) -> Vector:
-        """Σ_g min(c_i(g), counts(g)) of each of the first texts."""
+        """Σ_g min(c_i(g), counts(g)) of each of the first texts, [first]; counts: [n-grams]."""
         end = np.searchsorted(self.owner, first)
         clipped = np.minimum(self.count[:end], counts[self.gram[:end]])
         return _sums(self.owner[:end], clipped, first)

@@ -111,7 +111,7 @@ class FunctionUtility(PairUtility):
 
 
 def distinct_sequences(sequences: abc.Sequence[Sequence]) -> tuple[list[Sequence], NDArray[np.intp]]:
-    """Sequences that differ in text, or in how they ended, as they come; and the place of each among them."""
+    """Sequences that differ in text, or in how they ended, as they come; and each one's place there, [sequences]."""
     kept: dict[tuple[str, str | None], int] = {}
     place = [kept.setdefault((s.text, s.finish), len(kept)) for s in sequences]
     first = {index: sequence for sequence, index in zip(reversed(sequences), reversed(place), strict=True)}

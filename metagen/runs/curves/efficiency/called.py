@@ -174,8 +174,8 @@ class Called:
         )
 
     def alone(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
-        """Modelled seconds of each call by itself, on a machine that holds what was there before all that are asked for
-        together.
+        """Modelled seconds of each call by itself, [calls], on a machine that holds what was there before all that are
+        asked for together.
         """
         keys = [self.problem, self.depth]
         for words in (self.part, self.maker, self.path, self.kind):
@@ -189,7 +189,7 @@ class Called:
         return self._seconds(accelerator.hardware, 1, shapes, new)
 
     def heads(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
-        """The part of `batch_seconds` that is paid for once, however many samples of a pool are drawn.
+        """The part of `batch_seconds` that is paid for once, however many samples of a pool are drawn, [calls].
 
         It is what the first call of each part reads and all others find in the cache.
         """
@@ -228,6 +228,6 @@ def shape_of(shapes: Shapes, maker: str) -> ModelShape | None:
 
 
 def columns_of(directory: RunDirectory, places: Any) -> Ints:
-    """Which problem of a run is at each place, in the order of the task."""
+    """Which problem of a run is at each place, in the order of the task: [places] of both."""
     known = np.sort(integers(read(directory.table("problems"), ["place"])["place"]))
     return np.asarray(np.searchsorted(known, integers(places)), dtype=np.int64)

@@ -42,12 +42,12 @@ class Graph:
             )
 
     def of(self, call: int) -> Ints:
-        """The parents of a call."""
+        """The parents of a call, [parents]."""
         return self.parents[self.starts[call] : self.starts[call + 1]]
 
     @property
     def order(self) -> Ints:
-        """Calls such that each stands behind all that it waits for."""
+        """All calls, [calls], such that each stands behind all that it waits for."""
         return np.lexsort((np.arange(len(self)), self.depth))
 
 
@@ -66,7 +66,10 @@ class Path:
 
 
 def longest(graph: Graph, seconds: ArrayLike) -> Path:
-    """The longest path; NaN if the time of any call is unknown. A problem without calls takes no time."""
+    """The longest path; NaN if the time of any call is unknown. A problem without calls takes no time.
+
+    seconds: of each call, [calls].
+    """
     each = np.asarray(seconds, dtype=np.float64)
     if not len(graph):
         return Path(0.0, 0.0, 0)

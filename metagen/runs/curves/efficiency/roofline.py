@@ -27,9 +27,9 @@ def seconds(
     context: ArrayLike,
     batch: int = 1,
 ) -> Floats:
-    """`cost.roofline_seconds` of each call: the least seconds in which a batch of calls like it can be served.
+    """`cost.roofline_seconds` of each call, [...]: the least seconds in which a batch of calls like it can be served.
 
-    prefilled, generated, context: tokens, arrays that broadcast; NaN is unknown, and so is what it makes. Raises
+    prefilled, generated, context: tokens, [...], arrays that broadcast; NaN is unknown, and so is what it makes. Raises
     InputError unless 0 ≤ prefilled ≤ context, generated ≥ 0 and batch ≥ 1.
     """
     new, made, before = (

@@ -38,7 +38,7 @@ class Held:
     size: Floats
 
     def at(self, times: Floats) -> tuple[Floats, Floats]:
-        """How much is held just before and just after each of these times."""
+        """How much is held just before and just after each of these times, [times] each."""
         t = times[:, None]
         rise = np.divide(t - self.begin, self.full - self.begin, out=np.ones((len(times), len(self.size))),
                          where=self.full > self.begin)  # fmt: skip
@@ -49,7 +49,7 @@ class Held:
 
     @property
     def times(self) -> Floats:
-        """When it changes its course."""
+        """When it changes its course, in ascending order, [times]."""
         return np.unique(np.concatenate([self.begin, self.full, self.end]))
 
     @property

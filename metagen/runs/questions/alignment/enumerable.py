@@ -71,7 +71,7 @@ class Enumerable:
         return math.sqrt(float(self.p @ (self.r - self.mean) ** 2))
 
     def vector(self, policy: dict[Tokens, float]) -> Floats:
-        """Its probabilities in the order of p."""
+        """Its probabilities in the order of p, [sequences]."""
         return np.array([policy.get(y, 0.0) for y in self.of])
 
 

@@ -259,7 +259,7 @@ def ladder(samples: int, most: int) -> list[int]:
 def mean_of(values: Floats, *, support: Support | None = None) -> tuple[float, float, float]:
     """Mean over problems with its 95% interval; bounds NaN for fewer than `FEW`, all NaN where a value is unknown.
 
-    support: of the values (see `intervals.interval`).
+    values: [problems]. support: of the values (see `intervals.interval`).
     """
     if not values.size or not np.isfinite(values).all():
         return math.nan, math.nan, math.nan

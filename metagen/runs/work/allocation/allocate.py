@@ -108,7 +108,8 @@ class Difficulty:
 def quantiles(values: ArrayLike, groups: int) -> Floats:
     """Where groups of about equal size begin, but for the first: values of the pool, and not the least of them.
 
-    No group is empty; there are fewer where quantiles coincide.
+    values: [problems]. The result is [groups − 1], or shorter: no group is empty, and there are fewer where quantiles
+    coincide.
     """
     pool = np.asarray(values, dtype=np.float64)
     edges = np.unique(np.quantile(pool, np.arange(1, groups) / groups, method="higher"))
@@ -169,7 +170,10 @@ def allocate(
 
 
 def majorant(curve: Floats) -> list[tuple[float, int]]:
-    """The rising steps of the least concave majorant of a curve, as slopes and lengths, steepest first."""
+    """The rising steps of the least concave majorant of a curve, as slopes and lengths, steepest first.
+
+    curve: a value for each number of samples, from one on, [numbers].
+    """
     corners = [0]
     for n in range(1, len(curve)):
         while len(corners) > 1 and _slope(curve, corners[-1], n) >= _slope(curve, corners[-2], corners[-1]):
