@@ -75,7 +75,7 @@ def measured(batches: list[int], contexts: list[int], gamma: int) -> Iterator[st
 
 
 def rooflines(alpha: float, gamma: int) -> Iterator[str]:
-    h100, batches = Hardware.named("h100-sxm"), (1, 8, 32, 128, 512)
+    h100, batches = Hardware.find("h100-sxm"), (1, 8, 32, 128, 512)
     yield f"| context | {' | '.join(f'{b} rows' for b in batches)} |"
     yield "|---" * (len(batches) + 1) + "|"
     for context in (100, 1_000, 8_000, 32_000):

@@ -174,9 +174,9 @@ class ModelShape:
         own = self.layers * layer + (1 if self.tied else 2) * self.vocab * self.width + self.adapter
         return own + sum(one.shape.parameters_total for one in self.beside)
 
-    def compressed(self, weight_bytes: float) -> ModelShape:
+    def compress(self, weight_bytes: float) -> ModelShape:
         """The shape with weights of layers of so many bytes, in models beside it too."""
-        beside = tuple(replace(one, shape=one.shape.compressed(weight_bytes)) for one in self.beside)
+        beside = tuple(replace(one, shape=one.shape.compress(weight_bytes)) for one in self.beside)
         return replace(self, weight_bytes=weight_bytes, beside=beside)
 
     @property
@@ -294,7 +294,7 @@ class Hardware:
     bandwidth: Positive
 
     @classmethod
-    def named(cls, name: str) -> Hardware:
+    def find(cls, name: str) -> Hardware:
         """One of `HARDWARE`. Raises InputError with the known names."""
         try:
             return HARDWARE[name]

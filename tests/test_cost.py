@@ -143,10 +143,10 @@ class TestFlops:
 
     @pytest.mark.parametrize("shape", [SMALL, MIXTURE, replace(SMALL, tied=True, beside=(Beside(MIXTURE),))])
     def test_bytes_are_those_of_all_parameters(self, shape: ModelShape) -> None:
-        assert shape.bytes_total == shape.parameters_total * 2 == shape.compressed(2.0).bytes_total
+        assert shape.bytes_total == shape.parameters_total * 2 == shape.compress(2.0).bytes_total
 
     def test_only_layers_are_compressed(self) -> None:
-        assert SMALL.compressed(0.5).bytes_total == 1056 / 2 + 112 * 2
+        assert SMALL.compress(0.5).bytes_total == 1056 / 2 + 112 * 2
 
     def test_weights_beside_are_used_anew_for_each_token_of_a_window_and_each_one_tried(self) -> None:
         assert [Beside(SMALL, **how).times for how in ({}, {"window": 5}, {"tries": 3})] == [1, 5, 4]
@@ -287,7 +287,7 @@ class TestRoofline:
         assert roofline_seconds(SMALL, hardware, 6, 5, 10, batch=7) == pytest.approx(work / 1000)
 
     def test_a_batch_reads_the_weights_once(self) -> None:
-        hardware = Hardware.named("h100-sxm")
+        hardware = Hardware.find("h100-sxm")
         shape = ModelShape.from_config(LLAMA)
         one, many = (roofline_seconds(shape, hardware, 0, 100, 1, batch=b) for b in (1, 16))
         assert one < many < 1.1 * one
@@ -302,12 +302,12 @@ class TestRoofline:
 
     def test_8b_on_an_h100_decodes_below_its_bandwidth(self) -> None:
         # 16 GB of weights at 3.35 TB/s: about 4.5 ms a token.
-        seconds = roofline_seconds(ModelShape.from_config(LLAMA), Hardware.named("h100-sxm"), 0, 1001, 1)
+        seconds = roofline_seconds(ModelShape.from_config(LLAMA), Hardware.find("h100-sxm"), 0, 1001, 1)
         assert 4.4e-3 < seconds / 1000 < 4.7e-3
 
     def test_faults(self) -> None:
         with pytest.raises(InputError, match=r"unknown hardware 'h1000'.*h100-sxm"):
-            Hardware.named("h1000")
+            Hardware.find("h1000")
         with pytest.raises(InputError, match="peak=0"):
             Hardware("x", 0, 1)
         for arguments in ((11, 1, 10), (-1, 1, 10), (1, -1, 10), (1, 1, 10, 0)):

@@ -140,7 +140,7 @@ def size(shape: ModelShape, weight_bytes: float | None) -> float:
     """Bytes of all matrices; beside compressed layers, embedding and head are kept as they ship."""
     if weight_bytes is None:
         return shape.bytes_total
-    return replace(shape, dtype_bytes=DENSE).compressed(weight_bytes).bytes_total
+    return replace(shape, dtype_bytes=DENSE).compress(weight_bytes).bytes_total
 
 
 def main() -> None:

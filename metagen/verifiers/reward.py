@@ -26,7 +26,15 @@ from metagen.verifiers.aggregation import AGGREGATIONS, Aggregation, aggregate
 from metagen.verifiers.base import PrimitiveVerifier, score_payload
 from metagen.verifiers.layouts import Encoder, Laid, Layout, TaggedSteps
 from metagen.verifiers.odds import log_odds, sigmoid
-from metagen.verifiers.published import Kind, LayoutName, check_head, layout_of, named, scores, special_tokens
+from metagen.verifiers.published import (
+    Kind,
+    LayoutName,
+    check_head,
+    find_layout,
+    layout_of,
+    scores,
+    special_tokens,
+)
 from metagen.verifiers.read_once import ReadOnce, names_of, share_out
 from metagen.verifiers.steps import Delimiter, whole
 
@@ -115,7 +123,7 @@ class RewardModel(PrimitiveVerifier):
         tags, layout, directory = self.tags, self.layout, self.engine.directory
         if tags is not None and layout is not None:
             raise InputError(f"{self.name}: both tags={tags!r} and layout={layout!r}; give one of them")
-        chosen = tags or (named(layout, directory) if isinstance(layout, str) else layout)
+        chosen = tags or (find_layout(layout, directory) if isinstance(layout, str) else layout)
         if chosen is None and directory is None:
             raise UnsupportedError(
                 f"{self.name}: {self.engine!r} has no config.json to read a layout from; give layout= or tags="

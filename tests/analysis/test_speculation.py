@@ -9,7 +9,7 @@ from metagen.errors import InputError
 
 LARGE = ModelShape(layers=32, width=4096, heads=32, kv_heads=8, head_dim=128, ff=14336, vocab=128256)
 SMALL = ModelShape(layers=16, width=2048, heads=32, kv_heads=8, head_dim=64, ff=8192, vocab=128256, tied=True)
-H100 = Hardware.named("h100-sxm")
+H100 = Hardware.find("h100-sxm")
 
 
 def test_tokens_of_a_pass() -> None:

@@ -40,6 +40,10 @@ TITLES = {
         "An aggregator chooses for `parallel` and, with `aggregator`, among the leaves of a search.",
     ),
     "utilities": ("Utilities", "What `mbr` compares candidates by."),
+    "stopping": (
+        "Stopping rules",
+        "When an adaptive strategy has enough samples: the `rule` of `adaptive` and `deepconf`.",
+    ),
     "answers": (
         "Answer rules",
         "How an answer is read out of a completion, and which answers are the same.",

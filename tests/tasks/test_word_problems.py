@@ -13,7 +13,7 @@ from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
 from metagen.tasks.cruxeval import CRUXEvalTask
 from metagen.tasks.gsm8k import GSM8KTask
-from metagen.tasks.word_problems import ASDivTask, MAWPSTask, SVAMPTask, tidied
+from metagen.tasks.word_problems import ASDivTask, MAWPSTask, SVAMPTask, tidy
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "problems" / "svamp.jsonl"
 #: 200 answers of SmolLM2-135M-Instruct at temperature 0.7 to the first 100 problems of SVAMP, four worked examples as
@@ -143,7 +143,7 @@ def test_a_faulty_record_of_mawps_is_named(tmp_path: Path, record: dict[str, Any
 
 def test_a_text_that_no_tokenizer_cut_stays() -> None:
     plain = "Ann's '52 Mustang isn't 4-door: it's $5, or 3% more!"
-    assert tidied(plain) == plain
+    assert tidy(plain) == plain
 
 
 @pytest.mark.parametrize("answer", [None, True, [3]])

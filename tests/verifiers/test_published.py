@@ -20,7 +20,7 @@ from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import VerifierLaws, run
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.layouts import ChatSteps, SeparatorSteps, TaggedSteps, WholeSolution
-from metagen.verifiers.published import LAYOUTS, check_head, layout_of, named
+from metagen.verifiers.published import LAYOUTS, check_head, find_layout, layout_of
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel, RewardModel, Tags
 from tests.generators.torch.scored_models import (
     CHAT,
@@ -312,10 +312,10 @@ def test_a_head_whose_labels_say_otherwise_is_refused(
     config = {"architectures": ["LlamaForTokenClassification"], "id2label": labels}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=message):
-        check_head(tmp_path, named("trl"))
+        check_head(tmp_path, find_layout("trl"))
     config["id2label"] = {"0": "INCORRECT", "1": "CORRECT"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    check_head(tmp_path, named("trl"))
+    check_head(tmp_path, find_layout("trl"))
 
 
 #: What the published config.json files say, as far as it is read here.
@@ -442,7 +442,7 @@ def test_separators_and_control_tokens_in_a_candidate_are_forged(tmp_path: Path)
         model = ProcessRewardModel(engine)
         scores = scored(model, "1<extra_0>2", "1<|im_end|>2", "1 + 2")
         assert [s.verdict for s in scores] == ["forged", "forged", None]
-        assert named("trl").reserved == () and model.reads.reserved == ("<extra_0>",)
+        assert find_layout("trl").reserved == () and model.reads.reserved == ("<extra_0>",)
 
 
 def test_a_chat_prompt_reaches_a_plain_layout_as_its_question(tmp_path: Path) -> None:

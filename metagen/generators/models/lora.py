@@ -56,7 +56,7 @@ CHANGING: Final = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
 @cache
-def shipped() -> Mapping[str, Path]:
+def adapters() -> Mapping[str, Path]:
     """The adapters of this package, by name."""
     return {path.parent.name: path.parent for path in sorted(HERE.glob(f"*/{CONFIG}"))}
 

@@ -30,11 +30,11 @@ def check_quantization(quantization: str | None) -> None:
         )
 
 
-def compressed(shape: ModelShape | None, quantization: str | None) -> ModelShape | None:
+def compress(shape: ModelShape | None, quantization: str | None) -> ModelShape | None:
     """The shape with its matrices, and those of models beside it, in as many bytes as the kind takes."""
     if shape is None or quantization is None:
         return shape
-    return shape.compressed(QUANTIZATIONS[quantization])
+    return shape.compress(QUANTIZATIONS[quantization])
 
 
 def number_format(dtype: str, quantization: str | None) -> str:

@@ -75,7 +75,7 @@ PACKAGED: Final[Mapping[str, Packaged]] = {
 
 def names() -> tuple[str, ...]:
     """All models that have a name."""
-    return (*tiny.names(), *PACKAGED, *lora.shipped())
+    return (*tiny.names(), *PACKAGED, *lora.adapters())
 
 
 def is_named(model: str | Path) -> bool:
@@ -90,7 +90,7 @@ def resolve(model: str | Path) -> Path:
     that has what its base has, and the adapter's own files. Raises ModelError if there is no such model, and for a
     packaged model that has not been fetched.
     """
-    path = lora.shipped().get(str(model)) or Path(model).expanduser()
+    path = lora.adapters().get(str(model)) or Path(model).expanduser()
     if (path / CARD).is_file() and (path / "config.json").exists():
         return path
     if lora.is_adapter(path):
@@ -123,7 +123,7 @@ def fetch(name: str) -> Path:
     """
     if name in tiny.names():
         return tiny.HERE / name
-    if (adapter := lora.shipped().get(name)) is not None:
+    if (adapter := lora.adapters().get(name)) is not None:
         fetch(lora.base_of(adapter))
         return resolve(name)
     if name not in PACKAGED:

@@ -30,7 +30,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.local import LocalEngine
 from metagen.generators.models.describe import drafted_shape, shape_of
-from metagen.generators.models.quantization import compressed
+from metagen.generators.models.quantization import compress
 from metagen.generators.models.recipes import Model
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch.endings import Endings
@@ -89,7 +89,7 @@ class TorchEngine(TorchOptions):
             loaded.name,
             loaded.tokenizer,
             context=min(max_context or loaded.model.max_context, loaded.model.max_context),
-            shape=compressed(drafted_shape(model, draft, self.dtype.itemsize), quantization),
+            shape=compress(drafted_shape(model, draft, self.dtype.itemsize), quantization),
             fingerprint=loaded.fingerprint,
             stats=EngineStats(
                 extra=dict.fromkeys(("near_edge", "steps", "decoded", *(COUNTS if draft else ())), 0.0)

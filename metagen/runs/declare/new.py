@@ -135,6 +135,8 @@ STRATEGIES: Final = """
 #
 # Minimum Bayes risk has a utility. Kinds: $utilities_kinds.
 #
+# `adaptive` has a rule that says when there are enough samples. Kinds: $stopping_kinds.
+#
 # With `answer`, a strategy reads answers by another rule than the task's. Kinds: $answers_kinds.
 strategies:
   single: {kind: sample}                          # the first sample, as it comes

@@ -2,8 +2,8 @@
 
 A kind is a name below, the name of an entry point in the group `metagen.engines`, `metagen.generators`,
 `metagen.adapters`, `metagen.verifiers`, `metagen.strategies`, `metagen.steps`, `metagen.aggregators`,
-`metagen.utilities`, `metagen.answers` or `metagen.tasks`, or `package.module:Class`. Nothing is imported before it is
-asked for.
+`metagen.utilities`, `metagen.answers`, `metagen.stopping` or `metagen.tasks`, or `package.module:Class`. Nothing is
+imported before it is asked for.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ Section = Literal[
     "aggregators",
     "utilities",
     "answers",
+    "stopping",
     "task",
 ]
 
@@ -100,6 +101,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "until_sure": "metagen.strategies.adaptive.sure:WeightedUntilSure",
         "confident": "metagen.strategies.adaptive.filtered:ConfidentVote",
         "deepconf": "metagen.strategies.adaptive.online:OnlineConfidence",
+        "adaptive": "metagen.strategies.adaptive.adaptive:Adaptive",
         "by_difficulty": "metagen.strategies.adaptive.by_difficulty:by_difficulty",
         "reflexion": "metagen.strategies.refine.reflexion:Reflexion",
         "ranked": "metagen.strategies.parallel:RankedVote",
@@ -144,6 +146,17 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "function": "metagen.verifiers.utility.pairs:FunctionUtility",
     },
     "answers": RULES,
+    "stopping": {
+        "beta": "metagen.strategies.adaptive.consistency:Beta",
+        "dirichlet": "metagen.strategies.adaptive.consistency:Dirichlet",
+        "unanimous": "metagen.strategies.adaptive.window:Unanimous",
+        "sure": "metagen.strategies.adaptive.sure:Sure",
+        "share": "metagen.strategies.adaptive.sure:Share",
+        "decided": "metagen.strategies.adaptive.stopping:Decided",
+        "predictive": "metagen.strategies.adaptive.stopping:Predictive",
+        "any_of": "metagen.strategies.adaptive.stopping:AnyOf",
+        "all_of": "metagen.strategies.adaptive.stopping:AllOf",
+    },
     "task": {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "reasoning_gym": "metagen.tasks.reasoning_gym:ReasoningGymTask",
@@ -194,6 +207,7 @@ PARTS: Final[Mapping[Section, str]] = {
     "aggregators": "metagen.strategies.aggregators:Aggregator",
     "utilities": "metagen.verifiers.utility.base:Utility",
     "answers": "metagen.verifiers.base:AnswerRule",
+    "stopping": "metagen.strategies.adaptive.stopping:StoppingRule",
     "task": "metagen.tasks.base:Task",
 }
 
@@ -208,6 +222,7 @@ PROVIDED: Final[Mapping[Section, frozenset[str]]] = {
     "aggregators": frozenset({"answer"}),
     "utilities": frozenset({"answer", "sandbox", "program"}),
     "answers": frozenset(),
+    "stopping": frozenset({"n"}),
     "task": frozenset(),
 }
 

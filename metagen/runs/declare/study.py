@@ -87,7 +87,7 @@ class AcceleratorSpec(Spec):
     def to_hardware(self, name: str) -> Hardware:
         """The hardware; what has no name of its own bears that of its definition."""
         if self.hardware is not None:
-            return Hardware.named(self.hardware)
+            return Hardware.find(self.hardware)
         return Hardware(name, self.peak or 0.0, self.bandwidth or 0.0)
 
 

@@ -23,9 +23,10 @@ from metagen.runs.declare.specs import (
     Experiment,
     OptionSpec,
     PartSpec,
+    PluginSpec,
     ReplaySpec,
 )
-from metagen.runs.declare.specs.definition import DerivedSpec
+from metagen.runs.declare.specs.derived import DerivedSpec
 from metagen.runs.declare.specs.strategies import StepSpec
 from metagen.runs.directory import Cell
 from metagen.runs.work import offline
@@ -116,6 +117,8 @@ class Setup:
             if "sandbox" in registry.parameters(value.section, value.kind):
                 available["sandbox"] = _shared_sandbox()
             return value.build(registry.make, available, options)
+        if isinstance(value, PluginSpec):
+            return registry.make(value.section, value.kind, value.options(), parts)
         if isinstance(value, Mapping):
             return {name: self._make(one, parts, drawn) for name, one in value.items()}
         if isinstance(value, tuple):

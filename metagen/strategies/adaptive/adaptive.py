@@ -48,7 +48,12 @@ class AdaptiveStrategy(ParallelStrategy):
 
 @part
 class Adaptive(AdaptiveStrategy):
-    """Draws `batch` samples at a time until `rule` stops: see `AdaptiveStrategy`."""
+    """Draws `batch` samples at a time until `rule` stops: see `AdaptiveStrategy`.
+
+    aggregator: chooses among what was drawn. rule: says when it is enough. batch: samples between two looks.
+    """
+
+    adaptive = True
 
     aggregator: Aggregator = field(kw_only=False)
     rule: StoppingRule = field(kw_only=False)

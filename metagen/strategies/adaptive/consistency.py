@@ -31,7 +31,10 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(96)
 @checked
 @dataclass(frozen=True)
 class Beta(StoppingRule):
-    """Stops when the leader beats the runner-up with this probability. At 0.95, 4 equal answers are enough."""
+    """Stops when the leader beats the runner-up with this probability. At 0.95, 4 equal answers are enough.
+
+    confidence: the probability.
+    """
 
     confidence: Certainty = 0.95
 
@@ -44,7 +47,7 @@ class Beta(StoppingRule):
 class Dirichlet(StoppingRule):
     """Stops when the leader beats all answers seen so far with this probability.
 
-    Answers that nobody gave have no share; a single answer is compared with one of them.
+    Answers that nobody gave have no share; a single answer is compared with one of them. confidence: the probability.
     """
 
     confidence: Certainty = 0.95

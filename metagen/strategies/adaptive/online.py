@@ -36,9 +36,9 @@ class OnlineConfidence(Strategy):
 
     n: samples in all, of which `warmup` are drawn whole and set the threshold: the confidence that a share `keep` of
     them reaches. window: tokens of a group. block: tokens written between two looks. batch: samples written side by
-    side between two questions to `rule` (None: no rule; all at once). The rule sees votes weighted by confidence; of
-    `top` tokens, by its share of the largest so far, since rules take a weight of 1 for a whole vote. confidence: in
-    place of a rule, the vote ends when its leader is as likely as that to stay (`Beta`).
+    side between two questions to `rule` (None: no rule; all at once). rule: says when it is enough; it sees votes
+    weighted by confidence; of `top` tokens, by its share of the largest so far, since rules take a weight of 1 for a
+    whole vote. confidence: in place of a rule, the vote ends when its leader is as likely as that to stay (`Beta`).
 
     The warm-up is the beginning of every other strategy's pool; samples written in blocks are draws of their own.
     What was given up is offered without a vote, so that the candidates of a result count all that was begun. A sample

@@ -42,7 +42,7 @@ class StoppingRule(Part, ABC):
 
 @dataclass(frozen=True)
 class AnyOf(StoppingRule):
-    """Stops when one of its rules does."""
+    """Stops when one of its rules does. rules: two or more of them."""
 
     rules: tuple[StoppingRule, ...]
 
@@ -52,7 +52,7 @@ class AnyOf(StoppingRule):
 
 @dataclass(frozen=True)
 class AllOf(StoppingRule):
-    """Stops when all of its rules do."""
+    """Stops when all of its rules do. rules: two or more of them."""
 
     rules: tuple[StoppingRule, ...]
 
@@ -65,7 +65,7 @@ class AllOf(StoppingRule):
 class Decided(StoppingRule):
     """Stops when the samples that are left, n in all, cannot overtake the leader: the vote over n is known.
 
-    Lossless for votes whose weights are at most 1 each.
+    Lossless for votes whose weights are at most 1 each. n: samples in all; in a file those of the strategy by default.
     """
 
     n: Count
@@ -102,7 +102,8 @@ class Predictive(StoppingRule):
 
     With counts v₁ ≥ v₂ and r samples left, the leader gets X ~ BetaBin(r, v₁ + 1, v₂ + 1) votes more, if all of them go
     to one of the two. The rule stops when P(v₁ + X > v₂ + r − X) ≥ confidence, ties counting half. Sequential trials
-    know it as the predictive probability; it is not from a paper on adaptive voting.
+    know it as the predictive probability; it is not from a paper on adaptive voting. n: samples in all; in a file those
+    of the strategy by default. confidence: the probability.
     """
 
     n: Count

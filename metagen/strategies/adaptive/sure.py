@@ -19,7 +19,7 @@ from metagen.verifiers.base import AnswerRule, Verifier
 @checked
 @dataclass(frozen=True)
 class Sure(StoppingRule):
-    """Stops when some sample has a score of at least `threshold`."""
+    """Stops when some sample has a score of at least `threshold`. threshold: the score."""
 
     threshold: values.Share
 
@@ -32,7 +32,8 @@ class Sure(StoppingRule):
 class Share(StoppingRule):
     """Stops when the leading answer holds at least `share` of all weight, and at least `mass` of it.
 
-    mass: in samples of score 1; without it the first sample, which is all there is, would always stop.
+    share: of all weight. mass: in samples of score 1; without it the first sample, which is all there is, would always
+    stop.
     """
 
     share: Fraction = 0.9

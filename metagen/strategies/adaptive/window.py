@@ -20,7 +20,7 @@ from metagen.verifiers.base import AnswerRule
 class Unanimous(StoppingRule):
     """Stops when the last of the consecutive windows of `size` samples holds one answer only.
 
-    A sample without an answer breaks a window.
+    A sample without an answer breaks a window. size: samples of a window.
     """
 
     size: Count = 5

@@ -70,13 +70,13 @@ class OptionRule(OfProblem):
             return answer
         known = _texts(options)
         for said in _said(text, ended):
-            if (key := known.get(folded(said.strip()))) is not None:
+            if (key := known.get(fold(said.strip()))) is not None:
                 return Answer(said.strip(), key)
         return _concluded(text, options, known) if ended and not _cues(text) else MISSING
 
     async def key(self, answer: str) -> str | None:
         letter = _LETTER.fullmatch(answer)
-        return letter[1] if letter else folded(answer) or None
+        return letter[1] if letter else fold(answer) or None
 
 
 class SortedRule(OfProblem):
@@ -126,7 +126,7 @@ def _letters(count: int) -> ChoiceRule:
     return ChoiceRule(letters=LETTERS[:count])
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """A text without case, punctuation and the article before it."""
     words = re.findall(r"\w+", text.casefold())
     return " ".join(words[1:] if words[:1] == ["that"] else words)
@@ -134,7 +134,7 @@ def folded(text: str) -> str:
 
 def _texts(options: abc.Sequence[str]) -> dict[str, str]:
     """What each text means: the letter of an option that no other one is like; options in a row mean themselves."""
-    plain = [folded(option) for option in options]
+    plain = [fold(option) for option in options]
     joined = [
         " ".join(plain[i:j]) for i in range(len(plain)) for j in range(i + 2, min(i + 5, len(plain) + 1))
     ]
@@ -154,10 +154,10 @@ def _concluded(text: str, options: abc.Sequence[str], known: abc.Mapping[str, st
     marked = list(re.finditer(r"(?<!\w)\(([A-Z])\)", line))
     letters = {one[1] for one in marked} & set(LETTERS[: len(options)])
     if len(letters) == 1:
-        letter, rest = marked[-1][1], folded(line[marked[-1].end() :])
-        is_last = letter in letters and rest in ("", folded(options[LETTERS.index(letter)]))
+        letter, rest = marked[-1][1], fold(line[marked[-1].end() :])
+        is_last = letter in letters and rest in ("", fold(options[LETTERS.index(letter)]))
         return Answer(line.strip(), letter) if is_last else MISSING
-    ends = [option for option in known if not letters and f" {folded(line)}".endswith(f" {option}")]
+    ends = [option for option in known if not letters and f" {fold(line)}".endswith(f" {option}")]
     return Answer(line.strip(), known[max(ends, key=len)]) if ends else MISSING
 
 

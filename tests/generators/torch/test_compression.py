@@ -173,7 +173,7 @@ def test_bad_input_is_named(model_dir: Any) -> None:
     ):
         TorchEngine(model_dir("llama"), device="cpu", quantization="int4")
     with pytest.raises(ModelError, match=r"weight_bytes=0\.0, expected a number > 0"):
-        ModelShape(1, 8, 1, 1, 8, 8, 8).compressed(0.0)
+        ModelShape(1, 8, 1, 1, 8, 8, 8).compress(0.0)
     table = Table(("a", "b", "<end>"), {(): (0.5, 0.25, 0.25)}, name="t")
     with pytest.raises(InputError, match="has no weight matrices; leave quantization out"):
         TorchEngine(table, device="cpu", quantization="int8")

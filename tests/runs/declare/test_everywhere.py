@@ -51,13 +51,11 @@ LEFT_OUT = {
         "program": "published tasks have their own",
         "grader": "published tasks have their own",
     },
-    "strategies.deepconf": {"rule": "`confidence` makes one; a stopping rule is a Python object"},
     "generators.engine": {"params": "its fields are fields", "price": "that of the engine"},
     "aggregators.confident": {"confidence": "`kind: confident` of strategies has its fields"},
 }
 #: What metagen exports and no file writes, with the reason.
 PYTHON_ONLY = {
-    "Adaptive": "a stopping rule is a Python object; `adaptive_consistency`, `esc` and `until_sure` have theirs",
     "EnumerableEngine": "a table of probabilities, for tests",
     "FunctionGenerator": "a function of Python; a file names its maker as package.module:function",
     "FunctionRule": "two functions of Python; a file names a rule as package.module:attribute",
@@ -130,10 +128,11 @@ def test_a_field_is_set(section: str, kind: str, tmp_path: Path) -> None:
         "aggregators": ("strategies", "s", "aggregator"),
         "utilities": ("strategies", "s", "utility"),
         "answers": ("strategies", "s", "answer"),
+        "stopping": ("strategies", "s", "rule"),
     }.get(section, (section, "x"))
     around: dict[str, Any] = {
         "steps": {"kind": "chain", "output": "x"}, "aggregators": {"kind": "parallel"}, "utilities": {"kind": "mbr"},
-        "answers": {"kind": "majority"},
+        "answers": {"kind": "majority"}, "stopping": {"kind": "adaptive"},
     }  # fmt: skip
     data: dict[str, Any] = {"name": "set", "task": {"kind": "arithmetic"}}
     if section in around:

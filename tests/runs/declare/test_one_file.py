@@ -10,6 +10,7 @@ import metagen as mg
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
+from metagen.strategies.aggregators import Majority
 from metagen.testing import run
 
 TOY = Path(__file__).parents[1] / "toy"
@@ -542,6 +543,74 @@ def test_what_chooses_is_one_file_too(
     ):
         with pytest.raises(mg.ConfigError, match=rf"strategies\.patient\.{name}{fault}"):
             schema.load(file, sets=[*sets, f"strategies.patient.{name}=[]"])
+
+
+RULES = '''\
+"""A stopping rule, and one that takes whatever it is given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metagen.parts import part
+from metagen.strategies.adaptive.stopping import StoppingRule
+from metagen.values import Count
+
+
+@part
+class Enough(StoppingRule):
+    """Stops after so many samples. least: samples."""
+
+    least: Count = 3
+
+    def stops(self, classes, weights):
+        return np.full(len(classes), classes.shape[1] >= self.least)
+
+
+def enough(**options) -> StoppingRule:
+    return Enough(**options)
+'''
+STOPPED = (
+    ("{kind: 'rules_file:Enough', least: 3}", 3),
+    ("{kind: 'rules_file:enough', least: 3}", 3),
+    ("{kind: any_of, rules: [{kind: 'rules_file:Enough'}, {kind: unanimous, size: 1}]}", 1),
+    ("{kind: all_of, rules: [{kind: 'rules_file:Enough'}, {kind: decided}]}", 5),
+)
+
+
+@pytest.mark.parametrize(("rule", "drawn"), STOPPED, ids=[rule for rule, _ in STOPPED])
+def test_a_stopping_rule_is_one_file_too(file: Path, tmp_path: Path, rule: str, drawn: int) -> None:
+    (tmp_path / "rules_file.py").write_text(RULES)
+    vote = "{kind: adaptive, aggregator: {kind: majority}, n: 5, rule: " + rule + "}"
+    experiment = schema.load(file, sets=[f"strategies.patient={vote}"])
+    assert schema.load(_dumped(experiment, tmp_path)) == experiment
+    with build.open_setup(experiment) as setup:
+        (cell,) = setup.configurations
+        strategy = setup.strategy(cell)
+        # Another answer each time: nothing is decided before the end.
+        texts = mg.FunctionGenerator(lambda prefix, seed, index: f"A:{index}", name="counts")
+        own = mg.Adaptive(texts, 5, aggregator=Majority(setup.task.answer), rule=strategy.rule)  # type: ignore[attr-defined]
+        assert len(own.solve("x").candidates) == drawn
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        ("{kind: any_of, rules: []}", r"\.rule\.rules = \[\]: expected at least one$"),
+        (
+            "{kind: all_of, rules: [{kind: bta}]}",
+            r"\.rule\.rules\.0\.kind = 'bta': .*; did you mean 'beta'\?$",
+        ),
+        ("{kind: 'no_such_file:Rule'}", r": cannot import 'no_such_file:Rule' \(No module named"),
+    ],
+)
+def test_faults_of_a_stopping_rule_have_their_places(file: Path, rule: str, fault: str) -> None:
+    vote = "{kind: adaptive, aggregator: {kind: majority}, rule: " + rule + "}"
+    with (
+        pytest.raises(mg.ConfigError, match=rf"strategies\.patient{fault}"),
+        build.open_setup(schema.load(file, sets=[f"strategies.patient={vote}"])),
+    ):
+        pass
 
 
 def test_a_function_that_is_not_there(file: Path) -> None:

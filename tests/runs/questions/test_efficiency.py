@@ -19,7 +19,7 @@ from metagen.runs.questions.section import Plot
 from tests.runs.made import made
 
 NAMES = ["mid/weighted@4", "mid/judged@2", "mid/rebase@4", "mid/adaptive@4", "mid/mcts@3"]
-CPU = {"cpu": Accelerator("cpu", Hardware.named("laptop-cpu"), 8)}
+CPU = {"cpu": Accelerator("cpu", Hardware.find("laptop-cpu"), 8)}
 
 
 @pytest.fixture(scope="session")

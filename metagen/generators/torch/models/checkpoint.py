@@ -130,12 +130,12 @@ def _frequencies(path: Path, data: Mapping[str, Any], head_dim: int) -> tuple[fl
     except KeyError as error:
         raise ModelError(f"{path}: rope parameters lack {error.args[0]!r}; add the field") from None
 
-    def scaled(f: float) -> float:
+    def scale(f: float) -> float:
         smooth = (original * f / (2 * math.pi) - low) / (high - low)
         smooth = min(max(smooth, 0.0), 1.0)
         return (1 - smooth) * f / factor + smooth * f
 
-    return tuple(scaled(f) for f in plain)
+    return tuple(scale(f) for f in plain)
 
 
 class Weights:

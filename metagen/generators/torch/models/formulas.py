@@ -93,7 +93,7 @@ READINGS: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def tilted(base: Tensor, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def tilt(base: Tensor, values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """Token-wise control: log p + Σ λ_i V_i (Mudgal et al. 2024, theorem 2.1). A value of −∞ counts as −10000."""
     result = torch.log_softmax(base, -1)
     for value, weight in zip(values, weights, strict=True):

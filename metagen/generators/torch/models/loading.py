@@ -27,7 +27,7 @@ from metagen.generators.models.describe import (
     weights_digest,
 )
 from metagen.generators.models.lora import adapter_of
-from metagen.generators.models.quantization import compressed, number_format
+from metagen.generators.models.quantization import compress, number_format
 from metagen.generators.models.recipes import Model, Recipe
 from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ class Place:
 
     def shape(self, model: Model) -> ModelShape | None:
         """That of the model here; None if it has no matrices."""
-        return compressed(shape_of(model, self.dtype.itemsize), self.quantization)
+        return compress(shape_of(model, self.dtype.itemsize), self.quantization)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def combining(recipe: Recipe) -> Combine:
             return lambda z: formulas.product(z, shares)
         case recipes.Tilted(weights=weights, reading=reading):
             read = formulas.READINGS[reading]
-            return lambda z: formulas.tilted(z[0], [read(v) for v in z[1:]], weights)
+            return lambda z: formulas.tilt(z[0], [read(v) for v in z[1:]], weights)
     raise ModelError(f"{recipe!r}: expected a recipe of metagen.generators.models.recipes")
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -23,12 +23,10 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationInfo,
     create_model,
-    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from metagen import trust
 from metagen.cost import Price
 from metagen.errors import ConfigError
 from metagen.generators.base import Generator
@@ -42,20 +40,20 @@ from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import PROVIDED, Section
 from metagen.runs.declare.specs import engines, generators, tasks, verifiers
+from metagen.runs.declare.specs.derived import DerivedSpec, DerivedStrategySpec, DerivedUtilitySpec
 from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import (
     AnyVerifier,
     EngineName,
     GeneratorName,
     RuleName,
-    StrategyName,
     distinct,
+    some,
 )
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, ValueSpec, naming
 from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.specs.strategies import (
     Asked,
-    AskSpec,
     Ladder,
     OptionSpec,
     PluginStrategySpec,
@@ -63,17 +61,16 @@ from metagen.runs.declare.specs.strategies import (
 )
 from metagen.sequence import Step
 from metagen.strategies.adaptive.by_difficulty import Option
+from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
-from metagen.values import Count, Expects, Fraction, Integer, Number, Switch, Text, hints
+from metagen.values import Count, Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import AnswerRule, Verifier
-from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.layouts import TaggedSteps
 from metagen.verifiers.rules import USUAL, answer_rule
 from metagen.verifiers.utility.base import Utility
-from metagen.verifiers.utility.pruning import ConfidencePruning
 
 #: Kinds of which some fields mean more than what makes them says; the others are derived, as those of all other kinds.
 COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
@@ -103,6 +100,7 @@ PLUGINS: Final[Mapping[Section, type[PartSpec]]] = {
     "aggregators": PluginSpec,
     "utilities": PluginSpec,
     "answers": PluginSpec,
+    "stopping": PluginSpec,
     "task": PluginSpec,
 }
 #: The type of the error for a kind that there is not, or that is missing.
@@ -207,7 +205,10 @@ class Definition:
                 raise ValueError(f"{name} is no field any more: {instead}")
         said = {name: one for name, one in value.items() if name not in former}
         # As JSON: strictly, but lists become tuples.
-        return model.model_validate_json(json.dumps({"kind": kind, **said}), context=info.context)
+        made = model.model_validate_json(json.dumps({"kind": kind, **said}), context=info.context)
+        if isinstance(made, PluginSpec):
+            made.stand_in(self.section)
+        return made
 
     def kind(self, value: Any) -> str | None:
         """What a definition says its kind is."""
@@ -276,6 +277,7 @@ NESTED: Final[Mapping[type, Section]] = {
     Adapter: "adapters",
     Aggregator: "aggregators",
     Utility: "utilities",
+    StoppingRule: "stopping",
 }
 #: Values of several fields, which pydantic reads off their annotations.
 DATA: Final = frozenset({Mirostat, Dry, XTC, Price})
@@ -283,146 +285,6 @@ DATA: Final = frozenset({Mirostat, Dry, XTC, Price})
 
 class Unspeakable(Exception):
     """What makes a part takes something that no file can say, or does not say what it takes."""
-
-
-class DerivedSpec(PartSpec):
-    """A definition whose fields are those of what it makes."""
-
-    #: Parameters that have another name in a file.
-    renamed: ClassVar[Mapping[str, str]] = {}
-    #: Fields that hold functions.
-    imported: ClassVar[frozenset[str]] = frozenset()
-    #: Fields that name answer rules, or define them.
-    ruled: ClassVar[frozenset[str]] = frozenset()
-    #: Fields without a value in a file whose parameter has one.
-    unsaid: ClassVar[frozenset[str]] = frozenset()
-    #: Of what it defines; for definitions within others.
-    section: ClassVar[Section] = "strategies"
-    #: What their values cannot be to each other: see `Strategy.conflict`.
-    conflict: ClassVar[Callable[[Mapping[str, Any]], str | None] | None] = None
-    #: Fields of earlier versions, with what to do in place of each; None for one that is left out in silence.
-    former: ClassVar[Mapping[str, str | None]] = {}
-
-    @model_validator(mode="after")
-    def _fitting(self) -> Self:
-        check = type(self).conflict
-        if check is not None and (
-            odd := check({name: getattr(self, name) for name in type(self).model_fields})
-        ):
-            raise ValueError(odd)
-        return self
-
-    def options(self) -> dict[str, Any]:
-        given = super().options()
-        found = {}
-        for name, value in given.items():
-            if name == "over" or (value is None and name in self.unsaid):
-                continue
-            if name in self.imported:
-                try:
-                    value = _load(value)
-                except ConfigError as error:
-                    raise ConfigError(f"{name}: {error}") from error
-            found[self.renamed.get(name, name)] = (
-                answer_rule(value) if name in self.ruled and value else value
-            )
-        return found
-
-    def build(
-        self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> Any:
-        """The part, of its options and of the parts that are there; make: as of `registry`."""
-        return make(self.section, self.kind, options, available)
-
-    def names_in(self, section: Section) -> tuple[str, ...]:
-        own = (getattr(self, name) for name in type(self).model_fields)
-        below = [one for value in own for one in nested_definitions(value)]
-        return (*super().names_in(section), *(name for one in below for name in one.names_in(section)))
-
-
-def nested_definitions(value: Any) -> Iterator[PartSpec | OptionSpec]:
-    """The definitions, and the ways to go on, that stand within a field."""
-    if isinstance(value, PartSpec | OptionSpec):
-        yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from nested_definitions(one)
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from nested_definitions(one)
-
-
-def _load(value: Any) -> Any:
-    """The functions that names stand for; a word stays as it is."""
-    if isinstance(value, tuple):
-        return [_load(one) for one in value]
-    if isinstance(value, AskSpec):
-        return value.make()
-    return trust.load(value) if isinstance(value, str) and ":" in value else value
-
-
-class DerivedStrategySpec(DerivedSpec):
-    """over: another strategy, which takes the place of the generator. It runs on the generator of the grid.
-
-    n: candidates, or what the strategy counts in their place; those of the grid by default. verifier: what scores.
-    step: what ends a step; by default what the task says. answer: the rule by which it reads answers, in place of the
-    task's.
-    """
-
-    over: StrategyName | None = None
-
-
-class DerivedUtilitySpec(DerivedSpec):
-    """of: what is compared, the whole completions or the answers that are read in them. aggregate: compare with the
-    mean of all. prune: drop candidates that will not win, with this confidence.
-
-    answer: the rule by which it reads answers, in place of the task's.
-    """
-
-    of: Literal["text", "answer"] = "text"
-    aggregate: Switch = False
-    prune: Fraction | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _wording(cls, given: Any) -> Any:
-        fields = cls.model_fields
-        odd = next((name for name in WORDING if name in given and name not in fields), None)
-        if odd is not None:
-            raise ValueError(f"{odd} words what a judge is asked; give it with kind: judge")
-        return given
-
-    @model_validator(mode="after")
-    def _answering(self) -> Self:
-        if self.of == "text" and getattr(self, "answer", None) is not None and self._whole:
-            raise ValueError("answer is a rule for answers, and texts are compared; give of: answer")
-        return self
-
-    @property
-    def _whole(self) -> bool:
-        """Whether whole texts may be compared; exact answers are all that some compare."""
-        rule = registry.parameters(self.section, self.kind).get("answer")
-        return rule is not None and rule.default is None
-
-    @model_validator(mode="after")
-    def _aggregating(self) -> Self:
-        if self.aggregate and not self._takes("aggregate"):
-            raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
-        return self
-
-    def _takes(self, name: str) -> bool:
-        return name in registry.parameters(self.section, self.kind)
-
-    def options(self) -> dict[str, Any]:
-        return {name: value for name, value in super().options().items() if self._takes(name)}
-
-    def build(
-        self, make: Callable[..., Any], available: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> Any:
-        if self.of == "text" and self._whole:
-            available = {name: value for name, value in available.items() if name != "answer"}
-        utility: Utility = super().build(make, available, options)
-        return utility if self.prune is None else ConfidencePruning(utility, alpha=self.prune)
 
 
 def derive_model(section: Section, kind: str) -> type[PartSpec]:
@@ -483,8 +345,8 @@ def _derive_model(section: Section, kind: str, target: Any) -> type[PartSpec]:
         )
         several = any(get_origin(one) is tuple for one in (field, *get_args(field)))
         if several and default is parameter.empty:
-            field = Annotated[field, Field(min_length=1)]
-        if provided or (name in PROVIDED[section] and (section == "steps" or name in ruled)):
+            field = Annotated[field, AfterValidator(some), Field(json_schema_extra={"minItems": 1})]
+        if provided or (name in PROVIDED[section] and (section in ("steps", "stopping") or name in ruled)):
             # What is provided may be said all the same.
             default = None
             field = field | None
@@ -515,6 +377,7 @@ def _automatic_parameters(section: Section) -> frozenset[str]:
         "aggregators": frozenset({"answer"}),
         "utilities": frozenset({"answer"}),
         "steps": frozenset({"generator"}),
+        "stopping": frozenset({"n"}),
         "generators": frozenset({"engine"}),
         "verifiers": frozenset({"engine", "generator", "verifier"}),
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from metagen.runs.declare.registry import Section
 from metagen.values import Expects
@@ -73,6 +73,17 @@ class PluginSpec(PartSpec):
 
     model_config = ConfigDict(extra="allow")
     kind: Annotated[str, Expects("a kind's name, or package.module:Class")]
+
+    _section: Section = PrivateAttr("task")
+
+    @property
+    def section(self) -> Section:
+        """Of what it defines."""
+        return self._section
+
+    def stand_in(self, section: Section) -> None:
+        """Note the section of what it defines."""
+        self._section = section
 
     def options(self) -> dict[str, Any]:
         return super().options() | (self.model_extra or {})

@@ -125,7 +125,7 @@ def estimate(
     directory that is thrown away; gives lengths and time, as earlier runs of the same name do. Raises InputError for
     what would keep the run from beginning.
     """
-    machine = None if hardware is None else Hardware.named(hardware)
+    machine = None if hardware is None else Hardware.find(hardware)
     with run_probe(experiment, probe) as trial:
         journals = [RunDirectory(out).journal] if out else []
         journals += [trial.journal] if trial else []

@@ -81,16 +81,16 @@ def test_ensembles_and_their_identities() -> None:
 
 
 def test_tilts_add_up() -> None:
-    assert same(formulas.tilted(A, [B, C], [0.5, -2.0]), A + 0.5 * B - 2.0 * C)
-    assert same(formulas.tilted(A, [B], [0.0]), A)
+    assert same(formulas.tilt(A, [B, C], [0.5, -2.0]), A + 0.5 * B - 2.0 * C)
+    assert same(formulas.tilt(A, [B], [0.0]), A)
     # What is given no weight says nothing, and what is impossible is a number.
     worst = torch.full_like(A, -torch.inf)
-    assert same(formulas.tilted(A, [worst], [0.0]), A)
+    assert same(formulas.tilt(A, [worst], [0.0]), A)
     one = A.masked_fill(A.amax(-1, keepdim=True) <= A, -torch.inf)
     for weight in (1.0, -1.0):
-        assert formulas.tilted(A.masked_fill(A < 0, -torch.inf), [one], [weight]).isnan().sum() == 0
+        assert formulas.tilt(A.masked_fill(A < 0, -torch.inf), [one], [weight]).isnan().sum() == 0
     # A value that is the same for all tokens changes nothing.
-    assert same(formulas.tilted(A, [torch.full_like(A, 3.0)], [5.0]), A)
+    assert same(formulas.tilt(A, [torch.full_like(A, 3.0)], [5.0]), A)
 
 
 def test_what_others_find_impossible_stays_a_number() -> None:

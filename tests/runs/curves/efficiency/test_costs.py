@@ -22,8 +22,8 @@ from metagen.runs.work.calls import GENERATION
 
 #: The laptop binds by FLOPs here and there; on the other, weights cost most of the time.
 ACCELERATORS = {
-    "cpu": Accelerator("cpu", Hardware.named("laptop-cpu"), 8),
-    "h200": Accelerator("h200", Hardware.named("h200"), 256),
+    "cpu": Accelerator("cpu", Hardware.find("laptop-cpu"), 8),
+    "h200": Accelerator("h200", Hardware.find("h200"), 256),
 }
 NS = [1, 2, 4]
 
@@ -157,7 +157,7 @@ def test_what_did_not_run_by_itself_and_batches_of_none_are_refused(small: RunDi
     ):
         direct(small, "mid/majority@2", {}, {})
     with pytest.raises(InputError, match="batch=0; expected at least 1"):
-        Accelerator("none", Hardware.named("h200"), 0)
+        Accelerator("none", Hardware.find("h200"), 0)
 
 
 def test_it_does_not_matter_what_the_journal_answers(small: RunDirectory, tmp_path: Path) -> None:
