@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from metagen.runs.declare import registry
+from metagen.runs.declare.registry import Section
 from metagen.runs.declare.schema import REHEARSAL
 from metagen.runs.declare.specs import Experiment
-from metagen.runs.declare.specs.definition import model_of
+from metagen.runs.declare.specs.definition import PLUGINS, model_of
 from metagen.runs.declare.specs.fields import DEFINED
 from metagen.runs.declare.study import StudySpec
 
@@ -19,15 +20,23 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def json_schema() -> dict[str, Any]:
     """Of an experiment, with the section of a study; as people write it: with short forms, and what may be left out."""
-    rules = list(filter(None, (model_of("answers", name) for name in registry.kinds("answers"))))
-    models: list[type[BaseModel]] = [Experiment, StudySpec, *rules]
-    (ways, whole) = models_json_schema(
-        [(model, "validation") for model in models], ref_template="#/$defs/{model}"
+    sections: tuple[Section, ...] = get_args(Section)
+    kinds = {
+        section: {kind: model_of(section, kind) for kind in registry.kinds(section)} for section in sections
+    }
+    models: list[type[BaseModel]] = [Experiment, StudySpec, *PLUGINS.values()]
+    models += [one for named in kinds.values() for one in named.values() if one is not None]
+    ways, whole = models_json_schema(
+        [(model, "validation") for model in dict.fromkeys(models)], ref_template="#/$defs/{model}"
     )
     found: dict[str, Any] = whole["$defs"]
     experiment = found.pop("Experiment")
-    brought = {"properties": {"kind": {"pattern": ":"}}, "required": ["kind"]}
-    found["AnswerRule"] = {"anyOf": [*(ways[rule, "validation"] for rule in rules), brought]}
+    for section, named in kinds.items():
+        plugin = PLUGINS[section]
+        known = dict.fromkeys(one for one in named.values() if one is not None and one is not plugin)
+        brought = [{"pattern": ":"}, {"enum": sorted(kind for kind, one in named.items() if one is plugin)}]
+        other = {"allOf": [ways[plugin, "validation"], {"properties": {"kind": {"anyOf": brought}}}]}
+        found[section] = {"anyOf": [*(ways[one, "validation"] for one in known), other]}
     experiment["properties"][REHEARSAL] = {
         "type": "object",
         "description": "What is otherwise in a small run of this file (--rehearse).",
@@ -50,7 +59,5 @@ def _refer(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     if DEFINED in schema:
-        section = schema[DEFINED]
-        rule = section == "answers"
-        return {"$ref": "#/$defs/AnswerRule" if rule else f"#/properties/{section}/additionalProperties"}
+        return {"$ref": f"#/$defs/{schema[DEFINED]}"}
     return {name: _refer(one) for name, one in schema.items()}

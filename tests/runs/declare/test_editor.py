@@ -41,6 +41,15 @@ def test_what_loads_is_valid(check: jsonschema.Draft202012Validator, file: Path)
         (("strategies", "vote"), {"kind": "beam", "verifier": "prm", "m": 0}),
         (("strategies", "vote"), {"kind": "beam", "verifier": "prm", "width": 4}),
         (("strategies", "vote"), {"kind": "chain", "steps": {"a": {"kind": "ask"}}}),
+        (("strategies", "vote"), {"kind": "majority", "answer": {"kind": "number", "prosa": True}}),
+        (
+            ("strategies", "vote"),
+            {
+                "kind": "adaptive",
+                "aggregator": {"kind": "majority"},
+                "rule": {"kind": "any_of", "rules": [{"kind": "beta", "confidnce": 0.9}]},
+            },
+        ),
         (("studdy",), {}),
     ],
 )
@@ -55,6 +64,14 @@ def test_what_is_misspelt_is_not(
         place = place[key]
     place[path[-1]] = value
     assert not check.is_valid(data)
+
+
+def test_rules_within_rules_are_valid(check: jsonschema.Draft202012Validator) -> None:
+    data = yaml.safe_load((ROOT / "examples" / "quickstart.yaml").read_text("utf-8"))
+    rule = {"kind": "any_of", "rules": [{"kind": "beta"}, {"kind": "all_of", "rules": [{"kind": "decided"}]}]}
+    data["strategies"]["vote"] = {"kind": "adaptive", "aggregator": {"kind": "majority"}, "rule": rule}
+    data["strategies"]["recorded"] = {"kind": "majority", "answer": {"kind": "recorded"}}
+    assert [error.message for error in check.iter_errors(data)] == []
 
 
 def test_every_kind_is_there_with_what_it_does(tmp_path: Path) -> None:

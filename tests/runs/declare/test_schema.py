@@ -239,6 +239,13 @@ FAULTS = [
      "package.module:Class"),
     ("single: {kind: sample}", "single: {kind: tool_use}", "12: strategies.single.tools: missing; expected a list, "
      "each a function, as package.module:function"),
+    ("single: {kind: sample}", "single: {kind: by_difficulty, edges: [0.5], then: [1, {generatr: mid}]}", "12: "
+     "strategies.single.then.1.generatr = 'mid': no such field; expected one of generator, strategy, n; did you mean "
+     "'generator'?"),
+    ("single: {kind: sample}", "single: {kind: by_difficulty, edges: [0.5], then: [1, 0]}", "12: "
+     "strategies.single.then.1 = 0: expected an integer ≥ 1, or {generator: …, strategy: …, n: …}"),
+    ("single: {kind: sample}", "single: {kind: mixture, agents: []}", "12: strategies.single.agents = []: expected at "
+     "least one"),
     ("generators: [mid]", "generators: []", "18: grid.generators = []: expected at least one"),
     ("generators: [mid]", "strategies: [singel]", "18: grid.strategies.0 = 'singel': expected one of the "
      "strategies single, greedy, majority, best-of-n, weighted; did you mean 'single'?"),

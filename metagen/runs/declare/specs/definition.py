@@ -43,6 +43,7 @@ from metagen.runs.declare.specs import engines, generators, tasks, verifiers
 from metagen.runs.declare.specs.derived import DerivedSpec, DerivedStrategySpec, DerivedUtilitySpec
 from metagen.runs.declare.specs.drafts import DraftSpec
 from metagen.runs.declare.specs.fields import (
+    DEFINED,
     AnyVerifier,
     EngineName,
     GeneratorName,
@@ -55,9 +56,9 @@ from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.specs.strategies import (
     Asked,
     Ladder,
-    OptionSpec,
     PluginStrategySpec,
     StepSpec,
+    Way,
 )
 from metagen.sequence import Step
 from metagen.strategies.adaptive.by_difficulty import Option
@@ -66,7 +67,7 @@ from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.prompts import Correction
 from metagen.strategies.tree.split import Split
-from metagen.values import Count, Expects, Integer, Number, Switch, Text, hints
+from metagen.values import Expects, Integer, Number, Switch, Text, hints
 from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.layouts import TaggedSteps
 from metagen.verifiers.rules import USUAL, answer_rule
@@ -184,13 +185,8 @@ class Definition:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """For editors: the definitions of all kinds that have names, and of any other package's class."""
-        kinds = {kind: model_of(self.section, kind) for kind in registry.kinds(self.section)}
-        known = {kind: one for kind, one in kinds.items() if one is not PLUGINS[self.section]}
-        models = [handler(one.__pydantic_core_schema__) for one in dict.fromkeys(known.values()) if one]
-        brought = [{"pattern": ":"}, {"enum": sorted(kinds.keys() - known.keys())}]
-        other = handler(PLUGINS[self.section].__pydantic_core_schema__)
-        return {"anyOf": [*models, {"allOf": [other, {"properties": {"kind": {"anyOf": brought}}}]}]}
+        """For editors: what stands for the definitions of the section, which `editor` describes once."""
+        return {DEFINED: self.section}
 
     def _read(self, value: Any, info: ValidationInfo) -> PartSpec:
         return value if isinstance(value, PartSpec) else self._validate(value, info)
@@ -390,7 +386,7 @@ def spelling(hint: Any) -> Any:
     if hint is Any:
         return Annotated[Any, Expects("a value")]
     if hint == Option:
-        return Count | OptionSpec
+        return Way
     if hint == Correction:
         return Asked
     if isinstance(hint, type | NoneType) and hint in PLAIN:

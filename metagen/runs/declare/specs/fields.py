@@ -17,7 +17,7 @@ from metagen.runs.declare.source import nearest
 from metagen.runs.directory import RunDirectory
 from metagen.values import Expects, Text
 
-#: Stands in schemas for a definition of a section.
+#: Stands in schemas for the definition of a section.
 DEFINED: Final = "x-defined"
 
 

@@ -6,14 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from metagen.errors import InputError
 from metagen.runs.declare.specs.parts import PartSpec, Spec
 from metagen.tasks.template import Turns, Wording
-from metagen.values import Expects
+from metagen.values import Expects, fits
 
 Said = Annotated[str, Field(min_length=1), Expects("a text that is not empty")]
 
@@ -40,24 +47,25 @@ class TurnsSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class TextOr:
-    """Checks a text as a text and anything else as a model, so that faults name the model's field."""
+class PlainOr:
+    """Checks a mapping as a model, and all else as a plain value, so that faults name the model's field."""
 
     model: type[Spec]
     expected: str
+    plain: Any = str | None
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"anyOf": [{"type": ["string", "null"]}, handler(schema)]}
+        return {"anyOf": [TypeAdapter(self.plain).json_schema(), handler(schema)]}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Any, model: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            if isinstance(value, str | None):
-                return value
-            if not isinstance(value, Mapping | self.model):
+            if isinstance(value, Mapping | self.model):
+                return model(value)
+            if not fits(value, self.plain, strict=True):
                 raise PydanticCustomError("expected", "{what}", {"what": self.expected})
-            return model(value)
+            return value
 
         def dump(value: Any) -> Any:
             return value.model_dump(mode="json", exclude_none=True) if isinstance(value, Spec) else value
@@ -71,7 +79,7 @@ class TextOr:
 
 Prompted = Annotated[
     str | TurnsSpec | None,
-    TextOr(TurnsSpec, "expected a text with {question} in it, or turns, such as {user: …}"),
+    PlainOr(TurnsSpec, "expected a text with {question} in it, or turns, such as {user: …}"),
 ]
 
 

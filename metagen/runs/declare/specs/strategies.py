@@ -16,7 +16,7 @@ from metagen.runs.declare.specs.fields import (
     some,
 )
 from metagen.runs.declare.specs.parts import PluginSpec, Spec, naming
-from metagen.runs.declare.specs.prompts import TextOr
+from metagen.runs.declare.specs.prompts import PlainOr
 from metagen.sequence import Step, Tokens
 from metagen.strategies.prompts import REVISE, FollowUp, Form
 from metagen.values import Count, Expects, Text
@@ -55,7 +55,7 @@ class AskSpec(Spec):
 #: A function, as package.module:function, or what a corrector is asked.
 Asked = Annotated[
     str | AskSpec | None,
-    TextOr(AskSpec, "expected package.module:function, or words, such as {words: …}"),
+    PlainOr(AskSpec, "expected package.module:function, or words, such as {words: …}"),
 ]
 
 
@@ -79,6 +79,13 @@ class OptionSpec(Spec):
         """The parts of a section that it names."""
         name = {"strategies": self.strategy, "generators": self.generator}.get(section)
         return () if name is None else (name,)
+
+
+#: A number of samples in all, or something else that answers.
+Way = Annotated[
+    Count | OptionSpec,
+    PlainOr(OptionSpec, "expected an integer ≥ 1, or {generator: …, strategy: …, n: …}", Count),
+]
 
 
 class StepSpec(Spec):
