@@ -52,7 +52,7 @@ class Toy:
         ({"first": 1, "rate": float("inf")}, "Toy: rate=inf; expected a finite number > 0"),
         ({"first": 1, "name": ""}, "Toy: name=''; expected a text that is not empty"),
         ({"first": 1, "mode": "b"}, "Toy: mode='b'; expected one of a, bb; did you mean 'bb'?"),
-        ({"first": 1, "several": ("x",)}, "Toy: several=('x',); expected a list of integer"),
+        ({"first": 1, "several": ("x",)}, "Toy: several=('x',); expected a list, each an integer"),
         ({"first": 1, "secnd": 1}, "did you mean 'second'?"),
         ({}, "Toy: first missing; it takes first (an integer ≥ 1), second"),
     ],

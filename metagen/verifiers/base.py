@@ -14,7 +14,7 @@ from metagen.cost import Usage
 from metagen.journal import Row
 from metagen.parts import fingerprint
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
+from metagen.sequence import Score, Sequence
 
 
 class Verifier(Part, ABC):
@@ -151,13 +151,8 @@ class AnswerRule(Part, ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Names the rule: equal fingerprints promise equal keys. By default its class, and the fields of a part.
-
-        A rule with options that is no part adds them.
-        """
-        if dataclasses.is_dataclass(self):
-            return fingerprint(self, recorded=True)
-        return digest(type(self).__qualname__).hex()
+        """Names the rule: equal fingerprints promise equal keys. By default its class and its fields."""
+        return fingerprint(self, recorded=True)
 
     @abstractmethod
     @promises(one_each("sequences"))

@@ -25,7 +25,7 @@ calls = []
 
 class Last(AnswerRule):
     def __init__(self, n: int = 1, where=None) -> None:
-        self.n = n
+        self.n, self.where = n, where
     async def read(self, sequences):
         return []
     async def key(self, answer):
@@ -54,6 +54,11 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_rules", raising=False)
     return "my_rules"
+
+
+def test_rules_of_other_options_have_other_fingerprints(plugin: str) -> None:
+    one, two, again = (answer_rule({"kind": f"{plugin}:Last", "n": n}).fingerprint for n in (1, 2, 1))
+    assert one == again != two
 
 
 def key(rule: AnswerRule, answer: str) -> str | None:

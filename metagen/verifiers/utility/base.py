@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.border import Part, promises
+from metagen.border import Part, ours, promises
 from metagen.errors import InputError, UnsupportedError, install
 from metagen.parts import fingerprint, part
 from metagen.scope import Scope
@@ -150,7 +150,9 @@ class TextUtility(Utility):
     @property
     def fingerprint(self) -> str:
         rule = self.answer.fingerprint if self.answer else ""
-        return digest(type(self).__qualname__, self.options(), rule).hex()
+        cls = type(self)
+        name = cls.__qualname__ if ours(cls) else f"{cls.__module__}.{cls.__qualname__}"
+        return digest(name, self.options(), rule).hex()
 
     def options(self) -> str:
         """What tells two utilities of this class apart: by default its fields."""

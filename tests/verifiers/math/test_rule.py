@@ -87,7 +87,7 @@ def test_fingerprints_name_the_library_that_rounds(monkeypatch: pytest.MonkeyPat
         ({"pattern": "("}, "is not a regular expression"),
         ({"pattern": "(a)(b)"}, "has 2 groups"),
         ({"percent": "half"}, "percent='half'; expected one of"),
-        ({"sources": ("box",)}, "sources=.*'box'.*; expected a list of one of pattern"),
+        ({"sources": ("box",)}, "sources=.*'box'.*; expected a list, each one of pattern"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], words: str) -> None:
