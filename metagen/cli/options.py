@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,13 @@ def experiments(incomplete: str) -> list[str]:
     found = [folder + path.name for path in Path(folder or ".").glob("*.yaml")]
     found += [str(path) for path in Path("examples").glob("*.yaml")] if not folder else []
     return sorted(name for name in found if name.startswith(incomplete))
+
+
+class Tracker(StrEnum):
+    """Where runs can be tracked."""
+
+    mlflow = "mlflow"
+    wandb = "wandb"
 
 
 @contextmanager
@@ -66,6 +74,16 @@ Telemetry = Annotated[
         "--telemetry",
         envvar="METAGEN_TELEMETRY",
         help="Send OpenTelemetry spans of every solve, as OTEL_EXPORTER_OTLP_ENDPOINT and its like say.",
+    ),
+]
+Track = Annotated[
+    list[Tracker] | None,
+    typer.Option("--track", help="Track it in MLflow or Weights & Biases; may be repeated."),
+]
+Texts = Annotated[
+    bool,
+    typer.Option(
+        "--track-texts", help="Send trackers the report and the tables with questions and candidates, too."
     ),
 ]
 Trust = Annotated[

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from metagen.errors import InputError, install
 from metagen.events import Event, Listener
-from metagen.generators.base import Generator
 from metagen.generators.engine import CHAT_API
 from metagen.generators.primitive import EngineGenerator, Primitive
 from metagen.logs import logger
@@ -62,7 +61,7 @@ _CALLS = ("sample", "score", "tool", "call", "error")
 
 @contextmanager
 def tracing(
-    part: Generator | None = None,
+    part: object = None,
     prompt: Prompt | str | Iterable[Message | Mapping[str, Any]] | None = None,
     label: str | None = None,
     *,
@@ -71,9 +70,9 @@ def tracing(
 ) -> Iterator[Listener]:
     """Spans of one solve: give what it yields to `on_event`, within the block.
 
-    part: who solves, by which the spans know the names of models and verifiers. prompt: tells whether models are asked
-    by turns, and is shown with `content`. label: names the solve; by default the class of `part`. tracer: of the global
-    provider by default. content: show prompts, texts, answers and messages of errors; by default what the environment
+    part: who solves, or several parts; by them the spans know the names of models and verifiers. prompt: tells whether
+    models are asked by turns, and is shown with `content`. label: names the solve; by default the class of `part`.
+    tracer: of the global provider by default. content: show prompts, texts, answers and messages of errors; by default what the environment
     variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, and that is no.
     """
     tracer = trace.get_tracer("metagen") if tracer is None else tracer
@@ -135,7 +134,7 @@ class _Writer:
     """Writes the spans below that of a solve."""
 
     def __init__(
-        self, tracer: Tracer, root: Span, part: Generator | None, prompt: Prompt | None, content: bool
+        self, tracer: Tracer, root: Span, part: object, prompt: Prompt | None, content: bool
     ) -> None:
         self._tracer, self._root, self._prompt, self._content = tracer, root, prompt, content
         self._parts = {} if part is None else _parts(part)
@@ -174,9 +173,13 @@ class _Writer:
     def _write_call(self, at: int, event: Event, context: Context) -> None:
         extent = _extent(at, event)
         name, kind, described = self._describe(event)
-        attributes = {"metagen.kind": event.kind, "metagen.path": event.path, "metagen.index": event.index}
+        placed: dict[str, Any] = {
+            "metagen.kind": event.kind,
+            "metagen.path": event.path,
+            "metagen.index": event.index,
+        }
         span = self._tracer.start_span(
-            name, context, kind, attributes=attributes | described, start_time=extent.start
+            name, context, kind, attributes={**placed, **described}, start_time=extent.start
         )
         if event.by:
             span.set_attribute("metagen.by", event.by)

@@ -28,8 +28,9 @@ from metagen.trace import Trace
 from metagen.verifiers.base import Answer, AnswerRule
 
 T = TypeVar("T")
-#: Opens what is told of one solve, for as long as the context lasts: of who solves, of what, and under which name.
-Observe = Callable[[Generator, Prompt, str], AbstractContextManager[Listener]]
+#: Opens what is told of one solve, for as long as the context lasts: of who solves (a part, or a tuple of parts), of
+#: what, and under which name.
+Observe = Callable[[object, Prompt, str], AbstractContextManager[Listener]]
 _LOG = logger(__name__)
 #: Seconds that an interrupted call has for its clean end.
 GRACE = 10.0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from metagen.generators.torch.engine import TorchEngine
 from metagen.integrations import telemetry
 from metagen.integrations.telemetry import tracing
 from metagen.journal import MemoryJournal
+from metagen.runs.directory import RunDirectory
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.chain.chain import Chain
 from metagen.strategies.chain.steps import Ask
@@ -151,7 +155,7 @@ def test_spans_nest_as_the_scopes_do_and_lie_within_each_other(engine: TorchEngi
 def test_texts_are_shown_only_where_that_is_asked_for(
     traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strategy = MajorityVote(saying("the secret is A:3", "the secret is A:5"), n=3, answer=NumberRule())
+    strategy = MajorityVote(saying("the secret is\nA:3", "the secret is\nA:5"), n=3, answer=NumberRule())
     solve(traced, strategy)
     assert "secret" not in everything(traced) and PROMPT.strip() not in everything(traced)
     shown = Traced()
@@ -159,12 +163,12 @@ def test_texts_are_shown_only_where_that_is_asked_for(
     (message,) = json.loads(of(shown.root())["gen_ai.input.messages"])
     assert message == {"role": "user", "parts": [{"type": "text", "content": PROMPT}]}
     (answer,) = json.loads(of(shown.root())["gen_ai.output.messages"])
-    assert answer["parts"][0]["content"] == "the secret is A:3" and of(shown.root())["metagen.answer"] == "3"
+    assert answer["parts"][0]["content"] == "the secret is\nA:3" and of(shown.root())["metagen.answer"] == "3"
     texts = {
         json.loads(of(one)["gen_ai.output.messages"])[0]["parts"][0]["content"]
         for one in shown.kind("sample")
     }
-    assert texts == {"the secret is A:3", "the secret is A:5"}
+    assert texts == {"the secret is\nA:3", "the secret is\nA:5"}
     monkeypatch.setenv(telemetry.CONTENT, "true")
     again = Traced()
     solve(again, strategy)
@@ -273,7 +277,7 @@ def test_a_tool_has_its_name(traced: Traced) -> None:
         listen(Event("tool", "0/add", started=1.0, ended=2.0, usage=Usage(calls=1), by=tool.fingerprint))
     assert traced.kind("tool")[0].name == "execute_tool"
     told = Traced()
-    with tracing(_Holder(tool), tracer=told.tracer) as listen:  # type: ignore[arg-type]
+    with tracing(_Holder(tool), tracer=told.tracer) as listen:
         listen(Event("tool", "0/add", started=1.0, ended=2.0, usage=Usage(calls=1), by=tool.fingerprint))
     (call,) = told.kind("tool")
     assert call.name == "execute_tool add" and of(call)["gen_ai.tool.name"] == "add"
@@ -305,3 +309,79 @@ def test_an_exporter_that_is_not_known_is_refused(name: str, monkeypatch: pytest
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", name)
     with pytest.raises(InputError, match="expected otlp, console or none"), telemetry.exporting():
         pass
+
+
+def test_a_run_traces_each_problem_and_part(place: Path, traced: Traced) -> None:
+    from functools import partial
+
+    from metagen.runs.declare import schema
+    from metagen.runs.work import build, runner
+
+    setup = schema.load(place / "sums.yaml")
+    with build.open_setup(setup) as opened:
+        state = runner.run(
+            opened, RunDirectory.at(place / "out"), observe=partial(tracing, tracer=traced.tracer)
+        )
+    assert state.status == "complete"
+    roots = [one for one in traced.spans if one.parent is None]
+    assert {of(one)["metagen.problem"] for one in roots} == {f"sum-{i}" for i in range(8)}
+    names = [of(one)["gen_ai.agent.name"] for one in roots]
+    assert {name: names.count(name) for name in set(names)} == {"toy": 8, "toy/adaptive@4": 8}
+    # Of adaptive, the samples are those of the pool.
+    assert sum("metagen.cached" not in of(one) for one in traced.kind("sample")) == 64
+    assert sum("metagen.cached" in of(one) for one in traced.kind("sample")) >= 16
+    assert {of(one)["gen_ai.evaluation.name"] for one in traced.kind("score")} == {"judge"}
+    assert "=?" not in everything(traced) and "A:" not in everything(traced)
+
+
+def test_the_command_sends_spans_to_a_collector(place: Path) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="pip install -e '.[telemetry]'")
+    import os
+    import subprocess
+    import sys
+
+    bodies = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *given: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [sys.executable, "-m", "metagen.cli", "run", "sums.yaml", "--out", "out", "--telemetry"]
+        where = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}"}
+        done = subprocess.run(command, env={**os.environ, **where}, capture_output=True, text=True, cwd=place)
+        server.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert {path for path, _ in bodies} == {"/v1/traces"}
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    spans, services = [], set()
+    for _, body in bodies:
+        request = ExportTraceServiceRequest()
+        request.ParseFromString(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
+        for resource in request.resource_spans:
+            services |= {
+                one.value.string_value for one in resource.resource.attributes if one.key == "service.name"
+            }
+            spans += [span for scope in resource.scope_spans for span in scope.spans]
+    assert services == {"metagen"}
+    assert sum(not span.parent_span_id for span in spans) == 16  # eight problems; a pool and one strategy
+
+
+def test_shards_are_refused_by_name(place: Path) -> None:
+    from metagen.runs.declare import schema
+    from metagen.runs.work import build, runner
+
+    text = (place / "sums.yaml").read_text().replace("{concurrency: 2}", "{kind: ray, shards: 1}")
+    (place / "sums.yaml").write_text(text)
+    with (
+        build.open_setup(schema.load(place / "sums.yaml")) as opened,
+        pytest.raises(InputError, match="without traces"),
+    ):
+        runner.run(opened, RunDirectory(place / "out"), observe=tracing)

@@ -189,7 +189,7 @@ class Work:
     async def _problem(self, out: ProblemRows) -> None:
         out.question()
         pools = (
-            self._guard(out.problem, p.name, size, p.generator, partial(self._pool, p, out))
+            self._guard(out.problem, p.name, size, self._makers(p), partial(self._pool, p, out))
             for p in self.pools
             if (size := p.size(out.problem))
         )
@@ -204,7 +204,7 @@ class Work:
         problem: Problem,
         part: str,
         samples: int,
-        who: Generator,
+        who: object,
         work: Callable[[Listener | None], Coroutine[Any, Any, int]],
     ) -> None:
         """Count the work; an error of this problem alone is noted, and the rest goes on."""
@@ -238,9 +238,11 @@ class Work:
             )
         self.meter.advance(samples, fresh)
 
-    def _observed(
-        self, who: Generator, problem: Problem, part: str
-    ) -> AbstractContextManager[Listener | None]:
+    def _makers(self, pool: Pool) -> tuple[object, ...]:
+        """Who draws and scores a pool."""
+        return pool.generator, *(self.setup.verifiers[name] for name in pool.verifiers)
+
+    def _observed(self, who: object, problem: Problem, part: str) -> AbstractContextManager[Listener | None]:
         return nullcontext() if self.observe is None else self.observe(who, problem.prompt, part)
 
     async def _pool(self, pool: Pool, out: ProblemRows, listener: Listener | None) -> int:
