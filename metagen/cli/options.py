@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen import trust
+from metagen.errors import InputError, install
 
 if TYPE_CHECKING:
     from metagen.strategies.base import Observe
@@ -43,8 +44,12 @@ def observing(telemetry: bool) -> Iterator[Observe | None]:
     if not telemetry:
         yield None
         return
-    from metagen.integrations.telemetry import exporting
-
+    try:
+        from metagen.integrations.telemetry import exporting
+    except ImportError as error:
+        raise InputError(
+            f"--telemetry needs packages that are not installed ({error.name}): {install('telemetry')}"
+        ) from None
     with exporting() as observe:
         yield observe
 

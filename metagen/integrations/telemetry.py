@@ -22,6 +22,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
 from metagen.errors import InputError, install
 from metagen.events import Event, Listener
 from metagen.generators.engine import CHAT_API
@@ -31,15 +35,6 @@ from metagen.sequence import Message, Prompt
 from metagen.strategies.base import Observe
 from metagen.strategies.tools import Tool
 from metagen.verifiers.base import AnswerRule, PrimitiveVerifier, Verifier
-
-try:
-    from opentelemetry import trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
-except ImportError as error:
-    raise InputError(
-        f"traces need the package opentelemetry-api, which is not installed: {install('telemetry')}"
-    ) from error
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -385,3 +385,16 @@ def test_shards_are_refused_by_name(place: Path) -> None:
         pytest.raises(InputError, match="without traces"),
     ):
         runner.run(opened, RunDirectory(place / "out"), observe=tracing)
+
+
+def test_packages_that_are_not_installed_are_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from typer.testing import CliRunner
+
+    from metagen.cli import app
+
+    monkeypatch.delitem(sys.modules, "metagen.integrations.telemetry")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    result = CliRunner().invoke(app, ["run", "sums.yaml", "--out", "out", "--telemetry"])
+    assert result.exit_code == 2 and "[telemetry]" in result.output and "opentelemetry" in result.output
