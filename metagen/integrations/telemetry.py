@@ -67,8 +67,8 @@ def tracing(
 
     part: who solves, or several parts; by them the spans know the names of models and verifiers. prompt: tells whether
     models are asked by turns, and is shown with `content`. label: names the solve; by default the class of `part`.
-    tracer: of the global provider by default. content: show prompts, texts, answers and messages of errors; by default what the environment
-    variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, and that is no.
+    tracer: of the global provider by default. content: show prompts, texts, answers and messages of errors; by default
+    what the environment variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says, and that is no.
     """
     tracer = trace.get_tracer("metagen") if tracer is None else tracer
     content = _wants_content() if content is None else content
