@@ -3,9 +3,10 @@
 from metagen.runs.declare.specs.definition import Definition, EngineGeneratorSpec, model_of
 from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, VLLMSpec
 from metagen.runs.declare.specs.executor import ExecutorSpec, PoolSpec
-from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, BudgetSpec, Experiment, GridSpec
+from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, Experiment, GridSpec
 from metagen.runs.declare.specs.fields import Context
 from metagen.runs.declare.specs.generators import PluginGeneratorSpec, ReplaySpec
+from metagen.runs.declare.specs.limits import BudgetSpec
 from metagen.runs.declare.specs.parts import PartSpec, PluginSpec, Spec
 from metagen.runs.declare.specs.strategies import OptionSpec
 from metagen.runs.declare.specs.tasks import JsonlSpec
