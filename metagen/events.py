@@ -11,22 +11,22 @@ from metagen.journal import Row
 from metagen.sequence import Finish, Sequence
 
 #: The kinds of events. Leaf calls of other kinds than these, such as tools of another package, are told as `call`.
-Kind = Literal["sample", "score", "tool", "call", "offer", "commit", "text", "thought", "answer"]
+Kind = Literal["sample", "score", "tool", "call", "error", "offer", "commit", "text", "thought", "answer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened in a solve.
 
-    kind: `sample`, `score`, `tool`, `call`: a leaf call has ended. `offer`: the strategy holds a candidate for an
-    answer. `commit`: the strategy will keep this beginning of its answer. `text`, `thought`: more of the answer has
-    been written, by a call whose text is the answer. `answer`: the end.
+    kind: `sample`, `score`, `tool`, `call`: a leaf call has ended. `error`: one has failed. `offer`: the strategy
+    holds a candidate for an answer. `commit`: the strategy will keep this beginning of its answer. `text`, `thought`:
+    more of the answer has been written, by a call whose text is the answer. `answer`: the end.
     path, index: the place of a call in the problem, and its number there.
     text: what was written. value: the score, or how good the strategy holds a candidate; None if unknown. key: the
     answer that a candidate was read to have. finish: how a sample or the answer ended.
     usage: logical, of this call. started, ended: wall clock in seconds since 1970, of a call; None elsewhere. cached:
     the call was answered from the journal. by: fingerprint of what answered. refused: a limit left no room for it.
-    sequence: of `offer`, `commit` and `answer`.
+    error: the class of the error with which a call failed. sequence: of `offer`, `commit` and `answer`.
     """
 
     kind: Kind
@@ -42,6 +42,7 @@ class Event:
     cached: bool = False
     by: str = ""
     refused: bool = False
+    error: str = ""
     sequence: Sequence | None = field(default=None, repr=False)
 
 

@@ -7,6 +7,7 @@ caching, resume or tracing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -228,6 +229,7 @@ class Scope:
         Raises BudgetExhausted when there is not even one.
         """
         call = LeafCall(self._place, request, execute, worst, remember)
+        began = time.time()
         try:
             await call.run()
         except BudgetExhausted as refusal:
@@ -235,7 +237,16 @@ class Scope:
             self._place.mark(refusal.owner)
             if not call.served:
                 raise
+        except Exception as error:
+            self._tell_error(request, began, error)
+            raise
         finally:
             if call.delivered:
                 self._place.problem.history.go_on(tuple(call.delivered))
         return call.served
+
+    def _tell_error(self, request: Request, began: float, error: Exception) -> None:
+        if (listener := self._place.problem.listener) is not None:
+            index = request.items[0].index if request.items else 0
+            kind, ended = type(error).__name__, time.time()
+            listener(Event("error", self.path, index, started=began, ended=ended, by=request.by, error=kind))

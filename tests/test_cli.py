@@ -511,7 +511,7 @@ def test_an_oracle_that_steers_is_told_before_a_run_and_marked_after_it_however_
 
 
 def test_metagens_own_faults_keep_their_traceback(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: object) -> None:
+    def broken(*given: object, **how: object) -> None:
         raise KeyError("ours")
 
     monkeypatch.setattr("metagen.runs.work.runner.run", broken)

@@ -74,7 +74,7 @@ def _sentence(text: str) -> str:
 #: Commands by what they are for, in the order of the help.
 GROUPS = {
     "Run": ("run", "study", "resume", "grade", "serve"),
-    "Read results": ("report", "show", "compare", "recommend", "quality", "ls"),
+    "Read results": ("report", "show", "compare", "recommend", "quality", "ls", "track"),
     "Write files": ("new", "schema"),
     "Look around": ("doctor", "models", "explain"),
 }
@@ -141,6 +141,7 @@ app.command()(runs.run)
 app.command()(runs.study)
 app.command()(runs.resume)
 app.command()(runs.report)
+app.command()(runs.track)
 app.command()(runs.grade)
 app.command()(results.compare)
 app.command()(results.recommend)

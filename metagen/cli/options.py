@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from metagen import trust
+from metagen.errors import InputError, install
+
+if TYPE_CHECKING:
+    from metagen.strategies.base import Observe
 
 
 def _runs(incomplete: str) -> list[str]:
@@ -22,6 +29,29 @@ def experiments(incomplete: str) -> list[str]:
     found = [folder + path.name for path in Path(folder or ".").glob("*.yaml")]
     found += [str(path) for path in Path("examples").glob("*.yaml")] if not folder else []
     return sorted(name for name in found if name.startswith(incomplete))
+
+
+class Tracker(StrEnum):
+    """Where runs can be tracked."""
+
+    mlflow = "mlflow"
+    wandb = "wandb"
+
+
+@contextmanager
+def observing(telemetry: bool) -> Iterator[Observe | None]:
+    """What opens the spans of each solve, where they are wanted."""
+    if not telemetry:
+        yield None
+        return
+    try:
+        from metagen.integrations.telemetry import exporting
+    except ImportError as error:
+        raise InputError(
+            f"--telemetry needs packages that are not installed ({error.name}): {install('telemetry')}"
+        ) from None
+    with exporting() as observe:
+        yield observe
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or name.", autocompletion=_runs)]
@@ -41,6 +71,24 @@ Rehearse = Annotated[
     bool,
     typer.Option(
         "--rehearse", help="The file's small variant: with what its section rehearsal says otherwise."
+    ),
+]
+Telemetry = Annotated[
+    bool,
+    typer.Option(
+        "--telemetry",
+        envvar="METAGEN_TELEMETRY",
+        help="Send OpenTelemetry spans of every solve, as OTEL_EXPORTER_OTLP_ENDPOINT and its like say.",
+    ),
+]
+Track = Annotated[
+    list[Tracker] | None,
+    typer.Option("--track", help="Track it in MLflow or Weights & Biases; may be repeated."),
+]
+Texts = Annotated[
+    bool,
+    typer.Option(
+        "--track-texts", help="Send trackers the report and the tables with questions and candidates, too."
     ),
 ]
 Trust = Annotated[

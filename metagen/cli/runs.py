@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +12,63 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Json, Limit, Out, Rehearse, Run, Sets, Trust, experiments
+from metagen.cli.options import (
+    Json,
+    Limit,
+    Out,
+    Rehearse,
+    Run,
+    Sets,
+    Telemetry,
+    Texts,
+    Track,
+    Tracker,
+    Trust,
+    experiments,
+    observing,
+)
 from metagen.cli.progress import show_progress
 from metagen.errors import InputError
 
 if TYPE_CHECKING:
     from metagen.runs.declare.specs import Experiment
     from metagen.runs.declare.study import Study
-    from metagen.runs.directory import RunDirectory
+    from metagen.runs.directory import RunDirectory, StudyDirectory
+    from metagen.runs.work.progress import Meter
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Who else is told of a run: trackers, and what collects spans."""
+
+    track: tuple[Tracker, ...] = ()
+    texts: bool = False
+    telemetry: bool = False
+
+    @classmethod
+    def of(cls, track: Iterable[Tracker] | None, texts: bool, telemetry: bool) -> Watched:
+        """As the options say. Raises InputError for texts that nobody is sent."""
+        given = tuple(track or ())
+        if texts and not given:
+            raise InputError(
+                "--track-texts is for trackers; add --track mlflow or --track wandb, or leave it out"
+            )
+        return cls(given, texts, telemetry)
+
+    def follow(
+        self, directory: RunDirectory | StudyDirectory, experiment: str, meter: Meter
+    ) -> AbstractContextManager[Callable[[str], None]]:
+        """Tell trackers of a run while the context lasts; see `tracking.follow`."""
+        if not self.track:
+            return nullcontext(lambda role: None)
+        from metagen.integrations import tracking
+
+        kinds: list[tracking.Kind] = [one.value for one in self.track]
+        return tracking.follow(kinds, directory, experiment, meter, texts=self.texts, warn=_warn)
+
+
+def _warn(text: str) -> None:
+    output.say(f"note: {text}")
 
 
 class Unknowns(StrEnum):
@@ -42,6 +93,9 @@ def run(
         int | None, typer.Option(min=1, help="With --dry-run: run so many problems to measure by.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
+    track: Track = None,
+    texts: Texts = False,
+    telemetry: Telemetry = False,
     trust: Trust = False,
 ) -> None:
     """Run an experiment and report it."""
@@ -57,7 +111,7 @@ def run(
         if dry:
             _estimate(experiment, out, hardware, probe, as_json)
         else:
-            _run(experiment, out)
+            _run(experiment, out, Watched.of(track, texts, telemetry))
 
 
 def study(
@@ -73,6 +127,9 @@ def study(
     dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
     rehearse: Rehearse = False,
     as_json: Json = False,
+    track: Track = None,
+    texts: Texts = False,
+    telemetry: Telemetry = False,
     trust: Trust = False,
 ) -> None:
     """Run a study, or go on with it: what is recorded is not paid for again; report it."""
@@ -84,20 +141,49 @@ def study(
     if dry:
         _forecast(found, root, as_json)
     else:
-        _study(found, root, as_json)
+        _study(found, root, as_json, Watched.of(track, texts, telemetry))
 
 
-def resume(directory: Run, trust: Trust = False) -> None:
-    """Go on with a run or study; what is recorded is not paid for again."""
+def resume(
+    directory: Run,
+    track: Track = None,
+    texts: Texts = False,
+    telemetry: Telemetry = False,
+    trust: Trust = False,
+) -> None:
+    """Go on with a run or study, tracked as before; what is recorded is not paid for again."""
     from metagen.runs.declare import schema
     from metagen.runs.declare import study_schema as studies
     from metagen.runs.directory import StudyDirectory, find
 
     found = find(directory)
+    given = [*(track or ()), *_tracked(found.root)]
+    watched = Watched.of(given, texts, telemetry)
     if isinstance(found, StudyDirectory):
-        _study(studies.load(found.study), found.root, as_json=False)
+        _study(studies.load(found.study), found.root, as_json=False, watched=watched)
     else:
-        _run(schema.load(found.experiment), found.root)
+        _run(schema.load(found.experiment), found.root, watched)
+
+
+def _tracked(root: Path) -> list[Tracker]:
+    """Where a run was tracked."""
+    if not (root / "tracking.json").exists():
+        return []
+    from metagen.integrations import tracking
+
+    return [Tracker(kind) for kind in tracking.tracked(root)]
+
+
+def track(
+    directory: Run,
+    to: Annotated[list[Tracker], typer.Option("--to", help="Where to; may be repeated.")],
+    texts: Texts = False,
+) -> None:
+    """Send a run or study that has been reported to MLflow or Weights & Biases."""
+    from metagen.integrations import tracking
+    from metagen.runs.directory import find
+
+    tracking.track([one.value for one in to], find(directory), texts=texts, warn=_warn)
 
 
 def report(directory: Run, trust: Trust = False) -> None:
@@ -229,8 +315,9 @@ def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _run(experiment: Experiment, out: Path | None) -> None:
+def _run(experiment: Experiment, out: Path | None, watched: Watched = Watched()) -> None:
     """Run in `out`, or in a new directory; report; exit with a code if problems failed."""
+    from metagen.runs.declare import schema
     from metagen.runs.directory import RunDirectory
     from metagen.runs.work import build, runner
     from metagen.runs.work.progress import Meter
@@ -245,8 +332,9 @@ def _run(experiment: Experiment, out: Path | None) -> None:
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
                 directory.claim()
                 held.enter_context(directory.hold("run"))
-                with show_progress(meter, experiment.name):
-                    state = runner.run(setup, directory, meter)
+                held.enter_context(watched.follow(directory, schema.dump(experiment), meter))
+                with show_progress(meter, experiment.name), observing(watched.telemetry) as observe:
+                    state = runner.run(setup, directory, meter, observe=observe)
         except KeyboardInterrupt:
             _say_interrupted(directory.resume_hint if directory else None)
             raise
@@ -260,22 +348,29 @@ def _say_interrupted(hint: str | None) -> None:
         output.say("interrupted" if hint is None else f"interrupted; {hint}")
 
 
-def _study(found: Study, root: Path, as_json: bool) -> None:
+def _study(found: Study, root: Path, as_json: bool, watched: Watched) -> None:
     """Run a study in `root`; report; exit with a code if problems failed."""
     from metagen.runs import study as studies
+    from metagen.runs.declare import study_schema
     from metagen.runs.directory import StudyDirectory
     from metagen.runs.page import study_report as pages
     from metagen.runs.work.progress import Meter
 
     meter, directory = Meter(), StudyDirectory(root)
-    try:
-        with show_progress(meter, found.experiment.name):
-            result = studies.run(found, root, meter, begins=lambda role: output.say(f"{role} …"))
-    except KeyboardInterrupt:
-        _say_interrupted(f"go on with: metagen resume {root}")
-        raise
-    output.say("report …")
-    result, sections = pages.publish(directory, found, result)
+    with watched.follow(directory, study_schema.dump(found), meter) as told:
+
+        def begins(role: str) -> None:
+            output.say(f"{role} …")
+            told(role)
+
+        try:
+            with show_progress(meter, found.experiment.name), observing(watched.telemetry) as observe:
+                result = studies.run(found, root, meter, begins=begins, observe=observe)
+        except KeyboardInterrupt:
+            _say_interrupted(f"go on with: metagen resume {root}")
+            raise
+        output.say("report …")
+        result, sections = pages.publish(directory, found, result)
     output.show(
         pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from metagen.cli import output
-from metagen.cli.options import Rehearse, Sets, Trust, experiments
+from metagen.cli.options import Rehearse, Sets, Telemetry, Trust, experiments, observing
 from metagen.errors import InputError, install
 
 
@@ -20,6 +20,7 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = None,
     sets: Sets = None,
     rehearse: Rehearse = False,
+    telemetry: Telemetry = False,
     trust: Trust = False,
 ) -> None:
     """Serve the strategies of a file as models of the OpenAI API."""
@@ -36,8 +37,8 @@ def serve(
         raise InputError(
             f"a server needs packages that are not installed ({error.name}): {install('serve')}"
         ) from None
-    with schema.locate_errors(source):
-        serve(experiment, spec, _began)
+    with schema.locate_errors(source), observing(telemetry) as observe:
+        serve(experiment, spec, _began, observe)
 
 
 def _began(address: str, models: list[str]) -> None:

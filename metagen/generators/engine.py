@@ -197,6 +197,8 @@ class Engine(Protocol):
     `GenerateRequest.attempt` before each attempt. Of others one attempt at all samples begins with the request; it is
     known to have cost nothing if they raise an InputError.
 
+    An engine may have `name`, the model's as whoever opened it gave it: traces show it.
+
     An engine may have `silence`, seconds: where none of its counters (`stats`) moves for so long and no sample ends,
     whoever waits gets an EngineError. Without it, or with None, it has to end its own waits.
     """

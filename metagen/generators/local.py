@@ -37,6 +37,10 @@ class LocalEngine:
         self._checks = Checks(name, tokenizer.vocab_size, context)
 
     @property
+    def name(self) -> str:
+        return self._name
+
+    @property
     def fingerprint(self) -> str:
         return self._fingerprint
 

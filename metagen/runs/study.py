@@ -7,7 +7,7 @@ model or one more strategy pays for what is new. Settings that were chosen stay,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from metagen.errors import ConfigError, InputError, JournalMismatch, MetagenError
@@ -25,6 +25,7 @@ from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast.estimate import Estimate, estimate
 from metagen.runs.work.progress import Meter
+from metagen.strategies.base import Observe
 
 _LOG = logger(__name__)
 #: Roles with results of their own, beside those of the test.
@@ -32,14 +33,20 @@ EXTRAS: tuple[Role, ...] = ("splitting", "temperature")
 
 
 def run(
-    study: Study, root: Path, meter: Meter | None = None, *, begins: Callable[[str], None] | None = None
+    study: Study,
+    root: Path,
+    meter: Meter | None = None,
+    *,
+    begins: Callable[[str], None] | None = None,
+    observe: Observe | None = None,
 ) -> StudyResult:
     """Run, or go on with, a study in the directory `root`; its results are saved there, and no report is written.
 
-    meter: counts the samples of one role after the other; begins: is told the name of each. An interrupt leaves all
-    journals sound. Raises ConfigError for development problems that are test problems, InputError for a role without
-    problems and for a directory that holds a study of other data or seeds, and the first error of a role that delivered
-    nothing.
+    meter: counts the samples of one role after the other; begins: is told the name of each. observe: opens what is told
+    of the events of each problem and configuration. An interrupt leaves all journals sound.
+
+    Raises ConfigError for development problems that are test problems, InputError for a role without problems and for a
+    directory that holds a study of other data or seeds, and the first error of a role that delivered nothing.
     """
     plan.check(study)
     directory = StudyDirectory.at(root)
@@ -47,7 +54,7 @@ def run(
     before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
     directory.files.write(STUDY, schema.dump(study))
     try:
-        _every(study, directory, meter or Meter(), begins or (lambda role: None))
+        _every(study, directory, _Told(meter or Meter(), begins or (lambda role: None), observe))
     except JournalMismatch as error:
         # What lies there stays a study that can be gone on with and reported.
         if before is not None:
@@ -59,11 +66,20 @@ def run(
     return collect_results(directory, study)
 
 
-def _every(study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class _Told:
+    """What is told of the runs: see `run`."""
+
+    meter: Meter
+    begins: Callable[[str], None]
+    observe: Observe | None
+
+
+def _every(study: Study, directory: StudyDirectory, told: _Told) -> None:
     """Run all roles."""
-    frozen = tune.frozen(study, _choose_settings(study, directory, meter, begins))
+    frozen = tune.frozen(study, _choose_settings(study, directory, told))
     for part in plan.parts(study, frozen):
-        _run_role(part, directory, meter, begins)
+        _run_role(part, directory, told)
         if part.role in ("test", "temperature") and study.spec.alignment is not None:
             divergence.measure(part, study, directory.role(part.role))
 
@@ -115,18 +131,16 @@ def _same_seed(study: Study, directory: StudyDirectory) -> None:
         )
 
 
-def _choose_settings(
-    study: Study, directory: StudyDirectory, meter: Meter, begins: Callable[[str], None]
-) -> tune.Chosen:
+def _choose_settings(study: Study, directory: StudyDirectory, told: _Told) -> tune.Chosen:
     """Take the settings that are frozen already, and let development choose the others."""
     chosen = tune.read(directory, study)
     for part in _developing(study, chosen):
         try:
-            _run_role(part, directory, meter, begins)
+            _run_role(part, directory, told)
         except JournalMismatch:
             # Other problems than it was tuned on before: these are chosen on from now on, and the old run is kept.
             directory.set_aside("development")
-            _run_role(part, directory, meter, begins)
+            _run_role(part, directory, told)
         result = collect.of_run(directory.role("development"), names=part.names)
         wanted = tune.frozen(study, {})
         curves = [curve for curve in result.curves if (curve.model, curve.strategy) in wanted]
@@ -147,13 +161,14 @@ def _developing(study: Study, chosen: tune.Chosen) -> Iterator[Part]:
         yield part
 
 
-def _run_role(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[[str], None]) -> State:
+def _run_role(part: Part, study: StudyDirectory, told: _Told) -> State:
     """Run one role to its end."""
     directory = study.role(part.role)
     if (state := _complete(part, directory)) is not None:
         _LOG.info("role is complete", extra={"role": part.role, "run": str(directory.root)})
         return state
-    begins(part.role)
+    told.begins(part.role)
+    meter = told.meter
     meter.done = meter.fresh = meter.problems = meter.failures = 0
     with build.open_setup(part.experiment) as setup:
         if part.only is not None and not any(
@@ -163,7 +178,9 @@ def _run_role(part: Part, study: StudyDirectory, meter: Meter, begins: Callable[
                 f"study.development.share leaves no problem for {part.role}: there are {setup.problems} in all; give "
                 "another share, or more problems"
             )
-        state = runner.run(setup, RunDirectory.at(directory.root), meter, only=part.only, calls=True)
+        state = runner.run(
+            setup, RunDirectory.at(directory.root), meter, only=part.only, calls=True, observe=told.observe
+        )
     if state.status != "complete":
         why = f": {state.failures[0].message}" if state.failures else ""
         error = InputError if state.failures and state.failures[0].mendable else MetagenError

@@ -29,6 +29,7 @@ from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, Common, CompletionRequest, StreamOptions, parse
 from metagen.serve.responses import ResponseForm, ResponsesRequest
 from metagen.serve.solve import Job, Service, Solution
+from metagen.strategies.base import Observe
 
 _LOG = logger(__name__)
 T = TypeVar("T")
@@ -38,13 +39,15 @@ BEAT = 15.0
 GONE = 499
 
 
-def make_app(models: Models, spec: ServeSpec, *, keys: Keys | None = None) -> FastAPI:
-    """The application. keys: who may ask; by default those of the environment that the spec names."""
+def make_app(
+    models: Models, spec: ServeSpec, *, keys: Keys | None = None, observe: Observe | None = None
+) -> FastAPI:
+    """The application. keys: who may ask; by default those of the spec's variables. observe: see Service."""
     app = FastAPI(
         title="metagen", version=__version__, docs_url=None, redoc_url=None,
         description="Strategies of inference-time scaling as models of the OpenAI API.",
     )  # fmt: skip
-    server = Server(Service(models, spec), Keys(spec.keys) if keys is None else keys)
+    server = Server(Service(models, spec, observe), Keys(spec.keys) if keys is None else keys)
     server.add_routes(app)
     app.state.server = server
     if spec.origins:

@@ -14,6 +14,7 @@ from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import make_app
 from metagen.serve.gate import Keys, check_host
 from metagen.serve.models import open_models
+from metagen.strategies.base import Observe
 
 #: Seconds that requests in work have, once the server is told to end.
 DRAIN = 60
@@ -39,8 +40,13 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(experiment: Experiment, spec: ServeSpec, began: Callable[[str, list[str]], None]) -> None:
-    """Serve until a signal ends it. began: is told the address and the models, once it listens.
+def serve(
+    experiment: Experiment,
+    spec: ServeSpec,
+    began: Callable[[str, list[str]], None],
+    observe: Observe | None = None,
+) -> None:
+    """Serve until a signal ends it. began: is told the address and the models, once it listens. observe: see Service.
 
     Raises ConfigError for hosts that need keys, and InputError for a port that is taken.
     """
@@ -48,7 +54,7 @@ def serve(experiment: Experiment, spec: ServeSpec, began: Callable[[str, list[st
     keys = Keys(spec.keys)
     listening = _bind(spec)
     with listening, open_models(experiment) as models:
-        app = make_app(models, spec, keys=keys)
+        app = make_app(models, spec, keys=keys, observe=observe)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN, server_header=False,
             timeout_keep_alive=30,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
-from metagen.strategies.base import Strategy
+from metagen.strategies.base import Observe, Strategy
 from metagen.strategies.parallel import ParallelStrategy, Sample
 from metagen.strategies.rewrite import generators_of
 from metagen.trace import Trace
@@ -58,10 +58,13 @@ class Solution:
 
 
 class Service:
-    """What a server and a client in this process have in common: requests in, solutions out."""
+    """What a server and a client in this process have in common: requests in, solutions out.
 
-    def __init__(self, models: Models, spec: ServeSpec) -> None:
-        self.models, self.spec = models, spec
+    observe: opens what is told of the events of each job, beside whoever follows it.
+    """
+
+    def __init__(self, models: Models, spec: ServeSpec, observe: Observe | None = None) -> None:
+        self.models, self.spec, self._observe = models, spec, observe
 
     def jobs(self, request: Request) -> list[Job]:
         """The jobs of a request, one for each prompt. Raises ApiError for what cannot be honoured."""
@@ -107,8 +110,21 @@ class Service:
         self, job: Job, listener: Listener | None = None, account: Account | None = None
     ) -> Solution:
         """Do a job. Raises ApiError where it asked for an error in place of a best effort, and errors of its parts."""
+        with (
+            nullcontext()
+            if self._observe is None
+            else self._observe(job.strategy, job.prompt, job.model) as observer
+        ):
+            return await self._solve(job, listener, observer, account)
+
+    async def _solve(
+        self, job: Job, listener: Listener | None, observer: Listener | None, account: Account | None
+    ) -> Solution:
         strategy = job.strategy
-        prefix, root = strategy.open_call(job.prompt, job.budget, job.seed, None, listener, account)
+        prefix, root = strategy.open_call(
+            job.prompt, job.budget, job.seed, None, _both(listener, observer), account,
+            speaks=listener is not None,
+        )  # fmt: skip
         try:
             found = await strategy.generate(prefix, n=job.choices, scope=root)
         except BudgetExhausted:
@@ -140,6 +156,18 @@ class Service:
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):  # who has left is told nothing
                 await work
+
+
+def _both(one: Listener | None, other: Listener | None) -> Listener | None:
+    """Tells both."""
+    if one is None or other is None:
+        return one or other
+
+    def tell(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
 
 
 def _prompts(request: Request) -> list[Prompt]:

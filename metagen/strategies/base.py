@@ -8,6 +8,7 @@ import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -27,6 +28,9 @@ from metagen.trace import Trace
 from metagen.verifiers.base import Answer, AnswerRule
 
 T = TypeVar("T")
+#: Opens what is told of one solve, for as long as the context lasts: of who solves (a part, or a tuple of parts), of
+#: what, and under which name.
+Observe = Callable[[object, Prompt, str], AbstractContextManager[Listener]]
 _LOG = logger(__name__)
 #: Seconds that an interrupted call has for its clean end.
 GRACE = 10.0
@@ -239,12 +243,16 @@ class Strategy(Generator):
         journal: Journal | None,
         listener: Listener | None = None,
         account: Account | None = None,
+        speaks: bool = True,
     ) -> tuple[Sequence, Scope]:
-        """The prefix and the root scope of a call on one prompt; in the event loop that will use them."""
+        """The prefix and the root scope of a call on one prompt; in the event loop that will use them.
+
+        speaks: the listener is told the answer as it is written, too.
+        """
         prefix = Sequence.of(Prompt.of(prompt))
         root = Scope.root(
             prefix.prompt.problem_id, seed=seed, journal=journal, budget=budget, account=account,
-            label=self.fingerprint, listener=listener, speaks=listener is not None,
+            label=self.fingerprint, listener=listener, speaks=speaks and listener is not None,
         )  # fmt: skip
         return prefix, root
 

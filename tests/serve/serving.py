@@ -16,6 +16,7 @@ from metagen.runs.declare import schema
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import Server, make_app
 from metagen.serve.models import open_models
+from metagen.strategies.base import Observe
 
 FILE: dict[str, Any] = {
     "name": "served",
@@ -48,8 +49,10 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, file: dict[str, Any] | None = None, **spec: Any) -> Iterator[Running]:
-    """The file's strategies, served until the block ends. spec: of its section `serve`."""
+def serving(
+    folder: Path, file: dict[str, Any] | None = None, *, observe: Observe | None = None, **spec: Any
+) -> Iterator[Running]:
+    """The file's strategies, served until the block ends. spec: of its section `serve`. observe: of the service."""
     data = {**(FILE if file is None else file)}
     data["serve"] = {**data.get("serve", {}), **spec}
     path = folder / "served.yaml"
@@ -57,7 +60,7 @@ def serving(folder: Path, file: dict[str, Any] | None = None, **spec: Any) -> It
     experiment = schema.load(path)
     assert isinstance(experiment.serve, ServeSpec)
     with open_models(experiment) as models:
-        app = make_app(models, experiment.serve)
+        app = make_app(models, experiment.serve, observe=observe)
         config = uvicorn.Config(
             app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=10
         )

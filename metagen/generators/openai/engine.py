@@ -166,6 +166,10 @@ class OpenAIEngine:
         return digest("openai", *(f"{name}={value!r}" for name, value in given.items())).hex()
 
     @property
+    def name(self) -> str:
+        return self._name
+
+    @property
     def fingerprint(self) -> str:
         return self._fingerprint
 

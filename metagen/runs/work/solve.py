@@ -21,7 +21,7 @@ from metagen.runs.work.garbage import rarely
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.work import Work
-from metagen.strategies.base import wait
+from metagen.strategies.base import Observe, wait
 from metagen.tasks.base import Problem, Task
 
 _LOG = logger(__name__)
@@ -52,6 +52,7 @@ def solve(
     only: Callable[[int, Problem], bool] | None = None,
     calls: bool = False,
     before: Callable[[SQLiteJournal], None] | None = None,
+    observe: Observe | None = None,
 ) -> State:
     """As `runner.run` without shards. before: called with the journal when it is open, before anything is read."""
     directory.claim()
@@ -72,7 +73,7 @@ def solve(
         status: Status = "failed"
         meter = meter or Meter()
         shared = stack.enter_context(sharing(setup.experiment, directory, journal, meter))
-        work = Work(setup, directory, shared, meter, only=only, calls=table)
+        work = Work(setup, directory, shared, meter, only=only, calls=table, observe=observe)
         _LOG.info("run resumed" if known else "run started", extra={"run": str(directory.root), **work.plan})
         # Of this call nobody knows yet how long it takes.
         directory.save(replace(work.state("running"), seconds=0.0))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from metagen.border import traceback_of
 from metagen.budget import Budget
 from metagen.errors import InputError, JournalError, MetagenError
+from metagen.events import Listener
 from metagen.generators.base import Generator
 from metagen.generators.replay import ReplayGenerator
 from metagen.journal import Journal, Row
@@ -39,6 +41,7 @@ from metagen.runs.work.together import together
 from metagen.runs.work.window import shuffle
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
+from metagen.strategies.base import Observe
 from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
 
@@ -72,7 +75,7 @@ class Work:
 
     delivered: samples and direct solutions that are there. failures: parts that ended in an error; a part that is
     `Unrecorded` is neither. only: of a place and its problem, whether that is worked on; all are by default. calls:
-    makes the table of calls; None: there is none.
+    makes the table of calls; None: there is none. observe: opens what is told of each part of each problem.
     """
 
     def __init__(
@@ -84,8 +87,9 @@ class Work:
         *,
         only: Callable[[int, Problem], bool] | None = None,
         calls: Calls | None = None,
+        observe: Observe | None = None,
     ) -> None:
-        self.calls = calls
+        self.calls, self.observe = calls, observe
         self.setup, self.directory, self.journal, self.meter = setup, directory, journal, meter
         self.experiment, self.task = setup.experiment, setup.task
         self.shares = Shares(self.experiment, setup.problems, setup.difficulties)
@@ -185,17 +189,28 @@ class Work:
     async def _problem(self, out: ProblemRows) -> None:
         out.question()
         pools = (
-            self._guard(out.problem, p.name, size, self._pool(p, out))
+            self._guard(out.problem, p.name, size, self._makers(p), partial(self._pool, p, out))
             for p in self.pools
             if (size := p.size(out.problem))
         )
-        direct = (self._guard(out.problem, c.name, 1, self._direct(c, out)) for c in self.direct)
+        direct = (
+            self._guard(out.problem, c.name, 1, self.setup.strategy(c), partial(self._direct, c, out))
+            for c in self.direct
+        )
         await together((*pools, *direct))
 
-    async def _guard(self, problem: Problem, part: str, samples: int, work: Coroutine[Any, Any, int]) -> None:
+    async def _guard(
+        self,
+        problem: Problem,
+        part: str,
+        samples: int,
+        who: object,
+        work: Callable[[Listener | None], Coroutine[Any, Any, int]],
+    ) -> None:
         """Count the work; an error of this problem alone is noted, and the rest goes on."""
         try:
-            fresh = await work
+            with self._observed(who, problem, part) as listener:
+                fresh = await work(listener)
         except JournalError:
             raise
         except Unrecorded:
@@ -223,10 +238,17 @@ class Work:
             )
         self.meter.advance(samples, fresh)
 
-    async def _pool(self, pool: Pool, out: ProblemRows) -> int:
+    def _makers(self, pool: Pool) -> tuple[object, ...]:
+        """Who draws and scores a pool."""
+        return pool.generator, *(self.setup.verifiers[name] for name in pool.verifiers)
+
+    def _observed(self, who: object, problem: Problem, part: str) -> AbstractContextManager[Listener | None]:
+        return nullcontext() if self.observe is None else self.observe(who, problem.prompt, part)
+
+    async def _pool(self, pool: Pool, out: ProblemRows, listener: Listener | None) -> int:
         """Sample, read, grade, score; returns how many samples were made now."""
         size = pool.size(out.problem)
-        root = self._root(out.problem, pool.name)
+        root = self._root(out.problem, pool.name, listener=listener)
         sampling = root.child(costs.POOL).child(costs.SAMPLING)
         sequences = await pool.generator.generate(Sequence.of(out.problem.prompt), n=size, scope=sampling)
         drawn = root.trace
@@ -244,7 +266,10 @@ class Work:
         judging_traces: dict[str, Trace] = {}
         for name in pool.verifiers:
             # Accounted for as if it were the only one: what another of the same engine paid for is no gift.
-            verifier, alone = self.setup.verifiers[name], self._root(out.problem, pool.name)
+            verifier, alone = (
+                self.setup.verifiers[name],
+                self._root(out.problem, pool.name, listener=listener),
+            )
             judging = alone.child(costs.POOL).child(costs.SCORING)
             scores[name] = await verifier.score(sequences, scope=judging)
             judging_traces[name] = trace = alone.trace
@@ -257,10 +282,11 @@ class Work:
             out.calls(self.calls.pool(out.problem, pool.name, sequences, drawn, judging_traces))
         return sum(self._is_fresh(row) for row in rows if row.path == sampling.path)
 
-    async def _direct(self, configuration: Cell, out: ProblemRows) -> int:
+    async def _direct(self, configuration: Cell, out: ProblemRows, listener: Listener | None) -> int:
         """Run the strategy by itself; returns 1 if any of it was made now."""
         strategy = self.setup.strategy(configuration)
-        root = self._root(out.problem, configuration.name, self.shares.of(configuration.name, out.place))
+        budget = self.shares.of(configuration.name, out.place)
+        root = self._root(out.problem, configuration.name, budget, listener)
         (sequence,) = await strategy.generate(Sequence.of(out.problem.prompt), scope=root)
         (answer,) = await self.task.answer.read([sequence])
         (grade,) = await self.task.grade(out.problem, [sequence])
@@ -293,10 +319,14 @@ class Work:
         journal = Recorded(self.journal)
         return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)
 
-    def _root(self, problem: Problem, label: str, budget: Budget | None = None) -> Scope:
+    def _root(
+        self, problem: Problem, label: str, budget: Budget | None = None, listener: Listener | None = None
+    ) -> Scope:
         """A scope of the problem for one pool or configuration, with a limit of its own."""
-        seed = self.experiment.seed
-        return Scope.root(problem.id, seed=seed, journal=self.journal, budget=budget, label=label)
+        seed, journal = self.experiment.seed, self.journal
+        return Scope.root(
+            problem.id, seed=seed, journal=journal, budget=budget, label=label, listener=listener
+        )
 
     def _is_fresh(self, row: Row) -> bool:
         """Whether a row was made now; a refusal costs nothing and is met again by every replay."""

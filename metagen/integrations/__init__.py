@@ -1,0 +1,1 @@
+"""Metagen inside other programs, and other programs' formats of what it does."""
