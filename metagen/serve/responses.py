@@ -73,9 +73,12 @@ class ResponsesRequest(Common):
                 )
         if self.include or self.top_logprobs:
             raise refuse("include" if self.include else "top_logprobs", "not supported; leave it out")
+        messages = [*self._instructions(), *self._turns()]
+        if not messages:
+            raise refuse("input", "there is no turn to answer; expected a text or messages")
         return ChatRequest(
             model=self.model,
-            messages=[*self._instructions(), *self._turns()],
+            messages=messages,
             temperature=self.temperature,
             top_p=self.top_p,
             max_completion_tokens=self.max_output_tokens,

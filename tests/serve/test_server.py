@@ -258,6 +258,12 @@ def test_responses_refuse_what_needs_a_memory(client: openai.OpenAI) -> None:
             client.responses.create(model="fast", input=QUESTION, **how)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("given", [[], [{"type": "reasoning", "summary": []}]])
+def test_responses_need_a_turn(served: Running, given: list[dict[str, Any]]) -> None:
+    got = httpx.post(f"{served.url}/responses", json={"model": "fast", "input": given}, timeout=60)
+    assert got.status_code == 400 and got.json()["error"]["param"] == "input"
+
+
 # -- faults of clients -----------------------------------------------------------------------------------
 
 PICTURE = {"type": "image_url", "image_url": {"url": "x"}}
