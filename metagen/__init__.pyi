@@ -21,6 +21,8 @@ from metagen.generators.ray.pool import RayPool as RayPool
 from metagen.generators.replay import ReplayGenerator as ReplayGenerator
 from metagen.generators.torch.engine import TorchEngine as TorchEngine
 from metagen.generators.vllm.engine import VLLMEngine as VLLMEngine
+from metagen.integrations.client import aclient as aclient
+from metagen.integrations.client import client as client
 from metagen.journal import Journal as Journal
 from metagen.journal import MemoryJournal as MemoryJournal
 from metagen.journal import SQLiteJournal as SQLiteJournal

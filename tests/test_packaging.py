@@ -13,11 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LINKS = ("generators", "strategies", "verifiers")
 
 IMPORT_EVERYTHING = """
-import importlib, pkgutil, metagen
+import importlib, importlib.util, pkgutil, metagen
 def fail(name): raise
 names = [m.name for m in pkgutil.walk_packages(metagen.__path__, "metagen.", onerror=fail)]
+# An integration needs the program that it is for; `make clients` installs them all.
+without = {"dspy": "dspy", "inspect": "inspect_ai", "lm_eval": "lm_eval"}
+left_out = {f"metagen.integrations.{n}" for n, of in without.items() if importlib.util.find_spec(of) is None}
 for name in names:
-    if not name.endswith("__main__"):
+    if not name.endswith("__main__") and name not in left_out:
         importlib.import_module(name)
 print(metagen.__file__, *names, sep="\\n")
 """

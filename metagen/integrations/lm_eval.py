@@ -1,0 +1,102 @@
+"""For lm-eval: strategies as a model that continues texts, `metagen`.
+
+`python -m metagen.integrations.lm_eval run --model metagen --model_args file=served.yaml,model=vote …` is lm-eval's own
+command, which knows this model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+
+from metagen.errors import UnsupportedError
+from metagen.integrations.local import Local, Served
+from metagen.serve.protocol import SAME
+from metagen.strategies.base import wait
+
+#: Tokens of a text, where a task says nothing, as for lm-eval's other models.
+LENGTH = 256
+
+
+@register_model("metagen")
+class MetagenLM(LM):
+    """Texts are continued by a strategy; likelihoods, which a strategy has none of, are refused.
+
+    file: of an experiment; or strategies, by name or one alone. model: which of them, where there are several.
+    own_sampling: temperature and other sampling parameters of tasks are not looked at: nearly all tasks ask for greedy
+    samples, which a strategy that compares samples refuses. seed: of each text. concurrency: texts at work at a time.
+    """
+
+    def __init__(
+        self,
+        file: Served,
+        model: str | None = None,
+        own_sampling: bool | None = None,
+        seed: int = 1234,
+        concurrency: int = 64,
+        batch_size: Any = None,
+        max_batch_size: Any = None,
+        device: Any = None,
+    ) -> None:
+        super().__init__()
+        self._local = Local(file, own_sampling=own_sampling)
+        self._fields = {"seed": seed} | ({} if model is None else {"model": model})
+        self._concurrency = concurrency
+
+    def generate_until(self, requests: list[Instance]) -> list[str]:
+        return wait(self._all(requests))
+
+    async def _all(self, requests: list[Instance]) -> list[str]:
+        places = asyncio.Semaphore(self._concurrency)
+
+        async def one(request: Instance) -> str:
+            context, asked = request.args
+            fields = {**self._fields, **_fields(asked), "prompt": context}
+            async with places:
+                answer = await self._local.answer("text", fields)
+            text: str = answer["choices"][0]["text"]
+            self.cache_hook.add_partial("generate_until", request.args, text)
+            return text
+
+        return list(await asyncio.gather(*map(one, requests)))
+
+    def loglikelihood(self, requests: list[Instance]) -> NoReturn:
+        raise UnsupportedError(
+            "a strategy has no likelihood of a given text; choose a task of the type generate_until, or evaluate the "
+            "model below it by lm-eval's own model hf"
+        )
+
+    def loglikelihood_rolling(self, requests: list[Instance]) -> NoReturn:
+        self.loglikelihood(requests)
+
+
+def _fields(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request that a task's `generation_kwargs` stand for."""
+    known = dict(asked)
+    stop = known.pop("until", None) or []
+    fields: dict[str, Any] = {"stop": [stop] if isinstance(stop, str) else list(stop)}
+    lengths = [known.pop(name, None) for name in ("max_gen_toks", "max_new_tokens", "max_tokens")]
+    fields["max_tokens"] = next((one for one in lengths if one is not None), LENGTH)
+    drawn = known.pop("do_sample", None)
+    # As for lm-eval's other models: greedy, unless a task asks for samples.
+    fields["temperature"] = known.pop("temperature", 1.0 if drawn else 0.0)
+    if drawn is False:
+        fields["temperature"] = 0.0
+    fields |= {name: known.pop(name) for name in SAME if name in known}
+    if known:
+        raise UnsupportedError(
+            f"generation_kwargs.{next(iter(known))}: not supported here; expected until, max_gen_toks, do_sample or "
+            f"{', '.join(SAME)}"
+        )
+    return fields
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
