@@ -41,6 +41,7 @@ MODULES = (
     "utilities",
     "sandbox",
     "routing",
+    "serve",
     "replicas",
     "vllm_engine",
 )
