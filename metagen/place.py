@@ -13,6 +13,8 @@ from metagen.history import History
 from metagen.journal import Journal
 from metagen.prefixes import Prefixes
 
+#: Told of a place's path, and of what is asked or grown there: see `Scope.tell`.
+Watch = Callable[[str, object, bytes], None]
 #: Limits that are counted; the others are measured.
 _COUNTS = ("generated", "prefilled", "calls")
 
@@ -20,7 +22,7 @@ _COUNTS = ("generated", "prefilled", "calls")
 class Problem:
     """What all places of one problem share."""
 
-    __slots__ = ("history", "id", "journal", "label", "listener", "order", "paths", "prefixes", "seed")
+    __slots__ = ("history", "id", "journal", "label", "listener", "order", "paths", "prefixes", "seed", "watch")
 
     def __init__(
         self,
@@ -30,9 +32,10 @@ class Problem:
         label: str,
         order: int,
         listener: Listener | None,
+        watch: Watch | None = None,
     ) -> None:
         self.id, self.seed, self.journal, self.label = id, seed, journal, label
-        self.order, self.listener = order, listener
+        self.order, self.listener, self.watch = order, listener, watch
         self.prefixes: dict[str, Prefixes] = {}
         self.history = History()
         self.paths: set[str] = set()

@@ -22,7 +22,7 @@ from metagen.errors import BudgetExhausted, ScopeError
 from metagen.events import Event, Listener
 from metagen.history import History
 from metagen.journal import Journal, MemoryJournal, Row
-from metagen.place import Place, Problem
+from metagen.place import Place, Problem, Watch
 from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
 from metagen.trace import Trace
@@ -66,6 +66,7 @@ class Scope:
         order: int = 0,
         listener: Listener | None = None,
         speaks: bool = False,
+        watch: Watch | None = None,
     ) -> Scope:
         """The scope of a problem. Must be made inside the event loop that will use it.
 
@@ -73,12 +74,14 @@ class Scope:
         label: names the owner of the budget in messages, and keeps apart what different
         configurations record under their own limits. order: the problem's place among those
         that share a limit. listener: is told of events. speaks: it is told what the answer is made of, as it is
-        written, where the strategy knows which call writes it.
+        written, where the strategy knows which call writes it. watch: is told of what no record holds (`tell`), for
+        viewers of a run.
         """
         if limit := Budget.of(budget):
             account = Account(limit, account, label or "the problem")
         journal = MemoryJournal() if journal is None else journal
-        return cls(Place(Problem(problem, seed, journal, label, order, listener), "", account, None, speaks))
+        made = Problem(problem, seed, journal, label, order, listener, watch)
+        return cls(Place(made, "", account, None, speaks))
 
     # -- place -----------------------------------------------------------------------------------
 
@@ -147,6 +150,11 @@ class Scope:
     def voice(self) -> Listener | None:
         """Who is to be told what is written here, as it is written; None where nobody is."""
         return self._place.problem.listener if self._place.speaks else None
+
+    def tell(self, what: object, content: bytes = b"") -> None:
+        """Tell whoever watches the problem of a prefix that is asked for by this content, or of a tree that grows."""
+        if self._place.problem.watch is not None:
+            self._place.problem.watch(self._place.path, what, content)
 
     @property
     def exhausted(self) -> bool:

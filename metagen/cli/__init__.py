@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from metagen import __version__, trust
 from metagen.border import traceback_of
-from metagen.cli import models, output, results, runs, serve, tools
+from metagen.cli import models, output, results, runs, serve, tools, view
 from metagen.cli.signals import exit_code, heed
 from metagen.errors import InputError, MetagenError
 
@@ -148,6 +148,7 @@ app.command()(results.recommend)
 app.command()(results.quality)
 app.command()(results.show)
 app.command("ls")(results.list_runs)
+app.command()(view.view)
 app.command()(serve.serve)
 app.command()(tools.new)
 app.command()(tools.schema)

@@ -77,6 +77,7 @@ class Primitive(Generator):
         if most is not None and most < 1:
             return [dataclasses.replace(prefix, finish="length")] * n
         content = self.request_digest(prefix, until)
+        scope.tell(prefix, content)
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most, self.recorded)
         voice = scope.voice if n == 1 else None

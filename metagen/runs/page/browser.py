@@ -89,7 +89,7 @@ class Pieces:
 
     def add(self, number: int, problem: Examined, span: Span | None) -> None:
         """The problem of this number, from 0."""
-        data = _problem(problem, span)
+        data = data_of(problem, span)
         ranks = _cut_to([_ranks(pool) for pool in problem.pools], data, self._kept)
         written, beside = (_to_json(one).encode() for one in (data, ranks))
         self._places[number] = (self._file.write(written + beside), len(written), len(beside))
@@ -179,21 +179,22 @@ def marks(pool: Pool) -> list[str]:
     return [name for name, holds in found.items() if holds]
 
 
-def _problem(problem: Examined, span: Span | None) -> dict[str, Any]:
+def data_of(problem: Examined, span: Span | None, longest: int = LONGEST) -> dict[str, Any]:
+    """A problem as the pages' scripts read it. longest: characters of a text that are kept."""
     # Their texts are among the candidates.
     shown = {pool.configuration for pool in problem.pools if pool.choices}
     return {
         "id": problem.problem,
         "level": problem.level,
-        "prompt": _cut(problem.prompt),
+        "prompt": cut(problem.prompt, longest),
         "answer": problem.reference,
-        "pools": [_pool(pool) for pool in problem.pools],
+        "pools": [_pool(pool, longest) for pool in problem.pools],
         "direct": [
             [
                 o["configuration"],
                 o["answer"],
                 o["correct"],
-                None if o["configuration"] in shown else _cut(o["text"]),
+                None if o["configuration"] in shown else cut(o["text"], longest),
                 _round(o["generated"]),
                 _round(o["flops"]),
             ]
@@ -204,7 +205,7 @@ def _problem(problem: Examined, span: Span | None) -> dict[str, Any]:
     }
 
 
-def _pool(pool: Pool) -> dict[str, Any]:
+def _pool(pool: Pool, longest: int) -> dict[str, Any]:
     return {
         "name": pool.name,
         "generator": pool.generator,
@@ -214,7 +215,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
         "verifiers": list(pool.verifiers),
         "process": pool.process,
         "distinct": len(pool.distinct),
-        "candidates": [_candidate(one, pool) for one in pool.distinct],
+        "candidates": [_candidate(one, pool, longest) for one in pool.distinct],
         "votes": [
             [v.key, v.correct, v.votes, [_round(v.totals[name], 3) for name in pool.verifiers]]
             for v in pool.votes
@@ -224,15 +225,15 @@ def _pool(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _candidate(d: Distinct, pool: Pool) -> list[Any]:
+def _candidate(d: Distinct, pool: Pool, longest: int) -> list[Any]:
     """[lines, values of steps, samples, answer, right, flaw, tokens, scores, thought, its tokens]."""
     lines = d.scored_lines(pool.process)
     values = [v for _, v in lines]
     scored = None if None in values else [_round(v, 3) for v in values]
     scores = [_round(d.scores[v], 3) for v in pool.verifiers]
-    thought = None if d.thought is None else _cut(d.thought)
+    thought = None if d.thought is None else cut(d.thought, longest)
     return [
-        _cut(d.text), scored, list(d.samples), d.answer, d.correct, d.flaw, _round(d.tokens), scores,
+        cut(d.text, longest), scored, list(d.samples), d.answer, d.correct, d.flaw, _round(d.tokens), scores,
         thought, d.thought_tokens,
     ]  # fmt: skip
 
@@ -244,11 +245,11 @@ def _span(span: Span) -> list[Any]:
     return [span.label, span.count, span.status, *counts, [_span(child) for child in span.children]]
 
 
-def _cut(text: str) -> str:
+def cut(text: str, longest: int = LONGEST) -> str:
     """The beginning of a long text, with what is left out."""
-    if len(text) <= LONGEST:
+    if len(text) <= longest:
         return text
-    return f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more characters"
+    return f"{text[:longest]}\n… {len(text) - longest:,} more characters"
 
 
 def _round(value: float | None, digits: int = 0) -> float | None:

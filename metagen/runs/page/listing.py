@@ -206,7 +206,10 @@ def _number(figure: str) -> float:
 def _last_write(directory: RunDirectory) -> float:
     journal = directory.journal
     wal = journal.with_name(journal.name + "-wal")
-    return max(map(_modification_time, (directory.experiment, directory.root / "state.json", journal, wal)))
+    files = [directory.experiment, directory.root / "state.json", journal]
+    # An empty log is that of somebody who reads.
+    files += [wal] if _size(wal) else []
+    return max(map(_modification_time, files))
 
 
 def _size(path: Path) -> int:

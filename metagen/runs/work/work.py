@@ -28,6 +28,7 @@ from metagen.generators.base import Generator
 from metagen.generators.replay import ReplayGenerator
 from metagen.journal import Journal, Row
 from metagen.logs import logger
+from metagen.place import Watch
 from metagen.runs.declare import registry
 from metagen.runs.directory import Cell, Failure, RunDirectory, State, Status
 from metagen.runs.table import costs
@@ -102,6 +103,7 @@ class Work:
         self.delivered = 0
         self.failures: list[Failure] = []
         self.began = time.time()
+        self._shared = False
 
     # -- what is to be done ------------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ class Work:
 
     async def _share(self) -> None:
         """Decide what each problem may spend where that goes by difficulty."""
+        self._shared = True
         sizes = {c.name: c.n or 1 for c in self.setup.configurations}
         try:
             seen = await looks(self.setup, self.shares, self.journal, workers=self._workers)
@@ -314,19 +317,43 @@ class Work:
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.attempts(configuration.generator, configuration.name, judged, grades, usages, scores)
 
+    async def replay(
+        self, configuration: Cell, place: int, problem: Problem, watch: Watch | None = None
+    ) -> tuple[Sequence | None, Trace]:
+        """Run a configuration on one problem again, over a journal that only answers (`attempts.Recorded`).
+
+        Returns the sequence and the trace; None and the trace so far where a part is not recorded yet. watch: see
+        `Scope.root`.
+        """
+        if self.shares.difficulties and not self._shared:
+            await self._share()
+        root = self._root(problem, configuration.name, self.shares.of(configuration.name, place), watch=watch)
+        with self.setup.asked.now(problem):
+            try:
+                strategy = self.setup.strategy(configuration)
+                (sequence,) = await strategy.generate(Sequence.of(problem.prompt), scope=root)
+            except Unrecorded:
+                return None, root.trace
+        return sequence, root.trace
+
     def _replay_scope(self, problem: Problem, label: str) -> Scope:
         """A scope of the problem in which nothing can be made, and nothing is charged."""
         journal = Recorded(self.journal)
         return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)
 
     def _root(
-        self, problem: Problem, label: str, budget: Budget | None = None, listener: Listener | None = None
+        self,
+        problem: Problem,
+        label: str,
+        budget: Budget | None = None,
+        listener: Listener | None = None,
+        watch: Watch | None = None,
     ) -> Scope:
         """A scope of the problem for one pool or configuration, with a limit of its own."""
-        seed, journal = self.experiment.seed, self.journal
         return Scope.root(
-            problem.id, seed=seed, journal=journal, budget=budget, label=label, listener=listener
-        )
+            problem.id, seed=self.experiment.seed, journal=self.journal, budget=budget, label=label, listener=listener,
+            watch=watch,
+        )  # fmt: skip
 
     def _is_fresh(self, row: Row) -> bool:
         """Whether a row was made now; a refusal costs nothing and is met again by every replay."""

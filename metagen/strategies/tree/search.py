@@ -141,6 +141,7 @@ class TreeSearch(TreeStrategy):
         later = (self._other_judge is not None) + self.chooser.spends
         (node,) = scope.parts("node", later=later)
         tree.below = node.path
+        scope.tell(tree)
         await scope.attempt(explore(self._growth(tree, node)))
         return node.exhausted
 

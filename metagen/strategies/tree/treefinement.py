@@ -104,6 +104,7 @@ class Treefinement(TreeStrategy):
 
     async def _search(self, prefix: Sequence, scope: Scope) -> Tree:
         tree = Programs(prefix, scope.child("node"))
+        scope.tell(tree)
         wanted: Mapping[Node, int] = {tree.root: self.n}
         ended = False
         for _ in range(1 + self.rounds):

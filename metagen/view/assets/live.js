@@ -1,0 +1,5 @@
+// Ask again and again, for as long as a page is open and seen.
+export function every(seconds, signal, act) {
+  const timer = setInterval(() => { if (!document.hidden) act(); }, 1000 * seconds);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
