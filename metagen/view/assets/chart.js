@@ -9,6 +9,14 @@ const read = (name) => getComputedStyle(document.documentElement).getPropertyVal
 export const hue = (i) => `--series-${i % HUES}`;
 const open = new Set();
 
+// Round numbers of a logarithmic axis: 1, 2 and 5 of each power, or the powers alone where they are many.
+function ladder(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+    for (const times of Math.log10(high / low) > 4 ? [1] : [1, 2, 5]) found.push(times * 10 ** power);
+  return found.filter((value) => value >= low && value <= high);
+}
+
 export function redraw() {
   for (const chart of open) if (chart.root.isConnected) chart.redraw(); else forget(chart);
 }
@@ -139,7 +147,7 @@ export function curves(box, found, { x, y, log = false, height = 340, share = tr
     cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
     scales: { x: { time: false, distr: log ? 3 : 1, range: (u, low, high) => (log ? [low / 1.12, high * 1.12] : low === high ? [low - 1, high + 1] : [low, high]) }, y: share ? { range: [0, 1] } : { range: (u, low, high) => [0, high || 1] } },
     axes: [
-      axis({ label: x, labelSize: 22, size: 34, values: (u, ticks) => ticks.map((v) => (v === null ? "" : amount(v))) }),
+      axis({ label: x, labelSize: 22, size: 34, ...(log ? { splits: (u, at, low, high) => ladder(low, high), filter: (u, splits) => splits } : {}), values: (u, ticks) => ticks.map((v) => (v === null ? "" : amount(v))) }),
       axis({ label: y, labelSize: 18, size: 48, values: (u, ticks) => ticks.map((v) => (v === null ? "" : share ? `${Math.round(100 * v)}%` : amount(v))) }),
     ],
     series: [{}, ...lines.map((curve, i) => ({

@@ -83,6 +83,11 @@ export async function ask(what, parts, signal) {
   return data;
 }
 
+// What goes on beside a page: an error is said; a page that was left needs no answer.
+export function beside(work) {
+  work.catch((error) => { if (error.name !== "AbortError") say(error.message); });
+}
+
 let fading;
 export function say(text) {
   const box = document.getElementById("said");

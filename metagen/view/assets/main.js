@@ -1,5 +1,5 @@
 // Addresses to pages, keys, and light or dark.
-import { here, make, place, say } from "./dom.js";
+import { here, make, place } from "./dom.js";
 import { redraw } from "./chart.js";
 import { runs } from "./runs.js";
 import { run } from "./run.js";
@@ -100,6 +100,5 @@ document.getElementById("theme").addEventListener("click", next);
 document.getElementById("help").addEventListener("click", () => keys.showModal());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 addEventListener("hashchange", show);
-addEventListener("unhandledrejection", (event) => { if (event.reason?.name !== "AbortError") say(String(event.reason?.message || event.reason)); });
 theme(THEMES.includes(stored()) ? stored() : "system");
 show();

@@ -1,5 +1,5 @@
 // One problem: what was asked, what each pool voted, and each configuration as it went: tree, conversation, time.
-import { amount, ask, copy, here, make, mark, note, place, plural } from "./dom.js";
+import { amount, ask, beside, copy, here, make, mark, note, place, plural } from "./dom.js";
 import { talk, timeline } from "./calls.js";
 import { order, recipes } from "./run.js";
 import { candidate, steps, votes } from "./steps.js";
@@ -29,11 +29,11 @@ export async function problem(box, parts, signal) {
     data.spans ? make("section", {}, make("details", {}, make("summary", {}, "What was spent, and where"),
       make("div", { class: "spanbox" }, make("ul", { class: "spans" }, span(data.spans))))) : null,
   ].filter(Boolean));
-  beside(results, run, id, signal);
+  beside(neighbours(results, run, id, signal));
   if (names.length) await configurations(closer, { run, id, data, names, outcomes }, box, signal);
 }
 
-async function beside(box, run, id, signal) {
+async function neighbours(box, run, id, signal) {
   const parts = here().parts, keep = Object.fromEntries(["q", "filter", "level", "generator", "sort"].map((key) => [key, parts.get(key)]));
   const list = order(await ask("results", { run }, signal), parts), at = list.findIndex((one) => one.id === id);
   if (signal.aborted || at < 0) return;
@@ -108,10 +108,10 @@ async function configurations(box, { run, id, data, names, outcomes }, main, sig
     ].filter(Boolean));
     fill();
   }
-  choose.addEventListener("change", () => { note({ configuration: choose.value }); show(); });
+  choose.addEventListener("change", () => { note({ configuration: choose.value }); beside(show()); });
   main.addEventListener("parts", (event) => {
     const name = event.detail.get("configuration");
-    if (names.includes(name) && name !== choose.value) { choose.value = name; show(); } else turn(event.detail.get("show"));
+    if (names.includes(name) && name !== choose.value) { choose.value = name; beside(show()); } else turn(event.detail.get("show"));
   }, { signal });
   box.replaceChildren(make("h2", {}, "Configurations, call by call"), make("p", { class: "tools" }, choose), pane);
   const first = here().parts.get("configuration");

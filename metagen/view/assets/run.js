@@ -1,5 +1,5 @@
 // One run: how far it is, what its configurations solve and cost, its problems, and what was spent.
-import { amount, ask, between, compare, copy, duration, here, make, note, percent, place, plural, sortable } from "./dom.js";
+import { amount, ask, beside, between, compare, copy, duration, here, make, note, percent, place, plural, sortable } from "./dom.js";
 import { curves } from "./chart.js";
 import { every } from "./live.js";
 import { chip } from "./runs.js";
@@ -144,7 +144,7 @@ function measured(box, name, results, signal, before) {
 
 export function recipes(run, configuration, signal) {
   const get = (kind, said) => make("button", { type: "button", class: "small", "aria-label": `Copy ${configuration} as ${said}`,
-    click: async () => { const made = await ask("recipe", { run, configuration }, signal); await copy(made[kind], `${configuration} as ${said}`); } }, said);
+    click: () => beside(ask("recipe", { run, configuration }, signal).then((made) => copy(made[kind], `${configuration} as ${said}`))) }, said);
   return make("span", { class: "recipes" }, get("yaml", "YAML"), " ", get("python", "Python"));
 }
 
@@ -264,9 +264,10 @@ function spending(box, state) {
 
 function experiment(box, name, signal) {
   const shown = make("pre", {}, "Reading…");
-  const details = make("details", { toggle: async () => {
-    if (details.open && shown.textContent === "Reading…") shown.textContent = (await ask("experiment", { run: name }, signal)).text;
+  const text = async () => (await ask("experiment", { run: name }, signal)).text;
+  const details = make("details", { toggle: () => {
+    if (details.open && shown.textContent === "Reading…") beside(text().then((found) => { shown.textContent = found; }));
   } }, make("summary", {}, "The experiment, resolved"),
-    make("p", {}, make("button", { type: "button", click: async () => copy((await ask("experiment", { run: name }, signal)).text, "the experiment as YAML") }, "copy as YAML")), shown);
+    make("p", {}, make("button", { type: "button", click: () => beside(text().then((found) => copy(found, "the experiment as YAML"))) }, "copy as YAML")), shown);
   box.replaceChildren(details);
 }
