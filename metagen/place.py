@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from metagen.budget import DIMENSIONS, Account, Budget
@@ -22,7 +23,18 @@ _COUNTS = ("generated", "prefilled", "calls")
 class Problem:
     """What all places of one problem share."""
 
-    __slots__ = ("history", "id", "journal", "label", "listener", "order", "paths", "prefixes", "seed", "watch")
+    __slots__ = (
+        "history",
+        "id",
+        "journal",
+        "label",
+        "listener",
+        "order",
+        "paths",
+        "prefixes",
+        "seed",
+        "watch",
+    )
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import typer
 
 from metagen.cli import output
 from metagen.cli.options import Trust
-from metagen.errors import InputError
+from metagen.errors import InputError, install
 
 HOST = "127.0.0.1"
 
@@ -35,8 +35,8 @@ def view(
         from metagen.view import app
     except ModuleNotFoundError as error:
         raise InputError(
-            f"the viewer needs {error.name!r}, which is not installed: pip install 'metageneration[view]'"
-        ) from error
+            f"the viewer needs packages that are not installed ({error.name}): {install('view')}"
+        ) from None
     from metagen.runs.directory import RUNS
     from metagen.view.desk import Desk
     from metagen.view.shelf import Shelf

@@ -97,7 +97,8 @@ def test_a_run_is_opened_and_its_curves_are_drawn(tab: Any, address: str) -> Non
     tab.wait_for_selector("section[aria-label=Accuracy] canvas")
     assert "solves" in tab.locator("h1").inner_text()
     colours = tab.locator("section[aria-label=Accuracy] canvas").evaluate(
-        """canvas => { const c = canvas.getContext('2d'); const d = c.getImageData(0, 0, canvas.width, canvas.height).data;
+        """canvas => { const c = canvas.getContext('2d');
+        const d = c.getImageData(0, 0, canvas.width, canvas.height).data;
         const found = new Set(); for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255)
         found.add(d.slice(i, i + 3).join()); return [...found]; }"""
     )
@@ -320,9 +321,12 @@ def hostile(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> RunDirector
     root = tmp_path_factory.mktemp("hostile") / "runs" / "one"
     shutil.copytree(runs.one.root, root)
     directory = RunDirectory(root)
-    for name, columns in (
-        ("problems", ["prompt", "reference"]), ("candidates", ["text", "answer", "key"]), ("outcomes", ["text", "answer"]),
-    ):  # fmt: skip
+    marked_columns = {
+        "problems": ["prompt", "reference"],
+        "candidates": ["text", "answer", "key"],
+        "outcomes": ["text", "answer"],
+    }
+    for name, columns in marked_columns.items():
         table = pq.read_table(directory.table(name))
         for column in columns:
             marked = pa.array(
