@@ -20,7 +20,9 @@ from metagen.runs.questions.recommend import Recommendation, recommend
 def headline(result: StudyResult) -> list[str]:
     """Sentences with their uncertainty; where nothing can be recommended, why."""
     reason = "every configuration knows the answers, or its costs are unknown"
-    for given, said in ((_budgets(result), []), (_middle(result), _unpaid(result))):
+    main = frontier.main_cost(result)
+    middle = iter([(main, budget) for budget in middle_budget(result)] if main else [])
+    for given, said in ((_budgets(result), []), (middle, _unpaid(result))):
         for cost, budget in given:
             try:
                 found = recommend(result, {cost: budget})
@@ -39,13 +41,12 @@ def _budgets(result: StudyResult) -> Iterator[tuple[str, float]]:
         yield from ((cost, budget) for budget in given[(len(given) - 1) // 2 :])
 
 
-def _middle(result: StudyResult) -> Iterator[tuple[str, float]]:
-    """The middle of what is spent, where no budget of the study helps."""
+def middle_budget(result: StudyResult) -> list[float]:
+    """The middle of what is spent at the main cost, where no budget of the study helps; empty if that is unknown."""
     main = frontier.main_cost(result)
     known = [row.costs.get(main, 0.0) for row in rows(result) if not row.curve.oracle] if main else []
     spent = [value for value in known if isfinite(value) and value > 0]
-    if main and spent:
-        yield main, sqrt(min(spent) * max(spent))
+    return [sqrt(min(spent) * max(spent))] if spent else []
 
 
 def _unpaid(result: StudyResult) -> list[str]:

@@ -73,5 +73,25 @@
       head.append(button);
     });
   }
+  // Sections are closed: an address opens the one that it leads to.
+  const sections = [...document.querySelectorAll("details.part")];
+  function reveal() {
+    const name = decodeURIComponent(location.hash.slice(1).replace(/%(?![0-9a-f]{2})/gi, "%25"));
+    const target = name.startsWith("problem=") ? document.getElementById("problem") : name && document.getElementById(name);
+    if (!target) return;
+    const inside = target.querySelector(":scope > details.part");
+    for (let node = inside || target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    target.scrollIntoView();
+  }
+  addEventListener("hashchange", reveal);
+  for (const link of document.querySelectorAll(".contents a")) link.addEventListener("click", () => setTimeout(reveal));
+  const all = make("button", { type: "button" }, "Open all sections");
+  all.addEventListener("click", () => {
+    const open = sections.some((one) => !one.open);
+    for (const one of sections) one.open = open;
+    all.textContent = open ? "Close all sections" : "Open all sections";
+  });
+  document.querySelector(".contents")?.after(make("p", { class: "chooser parts-tools" }, all));
+  reveal();
   document.documentElement.dataset.study = "yes";
 })();

@@ -22,6 +22,7 @@ from metagen.runs.curves.study import StudyResult
 from metagen.runs.directory import FROZEN, STUDY, RunDirectory, environment, writing
 from metagen.runs.note import Note
 from metagen.runs.page import chosen, draw, html_page, markdown, measured
+from metagen.runs.page.answer import answer, gist
 from metagen.runs.page.browser import Embedded
 from metagen.runs.page.headline import headline
 from metagen.runs.page.html_page import FIGURES, NAME, TABLES
@@ -43,15 +44,18 @@ ORDER = (
 LAST = ("tuned", "notes")
 #: Rows below a figure at most; longer tables are beside the page.
 ROWS = 400
+#: Rows of a table that a section shows before it is opened further.
+FOLDED = 12
 #: What a page leaves out, and says so, where it would be too large: tried in this order.
 LEFT_OUT: tuple[tuple[str, ...], ...] = ((), (TABLES,), (TABLES, FIGURES))
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A section with what its template draws. folded: tables that a reader opens."""
+    """A section with what its template draws. gist: what is in it. folded: tables that a reader opens."""
 
     anchor: str
+    gist: str
     section: Section
     groups: Sequence[draw.Group]
     tables: Sequence[Table]
@@ -149,7 +153,7 @@ def _page(
     files: Mapping[str, str],
 ) -> str:
     views = [
-        View(f"section-{draw.file_name(s.name)}", s, draw.groups(s.pictures), s.tables, _answers(s))
+        View(f"section-{draw.file_name(s.name)}", gist(s), s, draw.groups(s.pictures), s.tables, _answers(s))
         for s in sections
     ]
     looked = chosen.choose(RunDirectory(root / "test"))
@@ -168,6 +172,8 @@ def _page(
         "versions": _versions(root, result),
         "files": files,
         "most_rows": ROWS,
+        "few_rows": FOLDED,
+        "answer": answer(result),
     }
     return html_page.render(
         "study.html.jinja", context, looked.embed_data if looked else lambda room: Embedded("", None, 0),

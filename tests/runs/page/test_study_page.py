@@ -24,6 +24,7 @@ from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.page import chosen, draw, html_page, markdown, measured
 from metagen.runs.page import study_page as page
+from metagen.runs.page.answer import answer
 from metagen.runs.page.headline import headline
 from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
@@ -564,9 +565,53 @@ def tab(chromium: Any, published: Path) -> Iterator[Any]:
     opened.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else noise.append(r.url))
     opened.goto((published / html_page.NAME).as_uri())
     opened.wait_for_selector("html[data-ready][data-study]")
+    opened.get_by_role("button", name="Open all sections").click()
     yield opened
     opened.close()
     assert not noise
+
+
+def test_the_first_screen_is_the_answer_and_the_rest_is_closed(chromium: Any, published: Path) -> None:
+    for width, screens in ((1400, 2.5), (390, 5)):
+        opened = chromium.new_page(viewport={"width": width, "height": 900})
+        opened.goto((published / html_page.NAME).as_uri())
+        opened.wait_for_selector("html[data-ready][data-study]")
+        assert opened.locator("details.part[open]").count() == 0
+        assert opened.locator("details.part").count() == opened.locator(".contents a").count() > 4
+        tall = opened.evaluate("document.documentElement.scrollHeight")
+        assert tall < screens * 900
+        box = opened.locator("#answer .answer").bounding_box()
+        assert box["y"] + (box["height"] if width == 1400 else 0) < 900
+        assert opened.locator("#answer svg").is_visible() and opened.locator("#answer table").is_visible()
+        opened.close()
+
+
+def test_an_address_opens_the_section_that_it_leads_to(chromium: Any, published: Path) -> None:
+    opened = chromium.new_page(viewport={"width": 1400, "height": 900})
+    opened.goto((published / html_page.NAME).as_uri() + "#section-frontier")
+    opened.wait_for_selector("html[data-ready][data-study]")
+    assert opened.locator("details.part[open]").count() == 1
+    assert opened.locator("#section-frontier details.part").get_attribute("open") is not None
+    opened.locator(".contents a", has_text="Chosen problems").click()
+    opened.wait_for_selector("#problems table", state="visible")
+    link = opened.locator("#problems table.sortable tbody a").first.get_attribute("href")
+    opened.goto("about:blank")
+    opened.goto((published / html_page.NAME).as_uri() + str(link))
+    opened.wait_for_selector("#problem h3", state="visible")
+    opened.close()
+
+
+def test_the_small_table_says_what_each_budget_buys() -> None:
+    result = replace(made(), budgets={"flops": (1e6, 1e8, 1e9, 2e9)})
+    found = answer(result)
+    assert found.figure is not None and found.table is not None
+    rows = {row[0]: row for row in found.table.rows}
+    assert list(rows) == ["1M", "100M", "1G", "2G"]
+    assert rows["1M"][1] == "nothing is so cheap"
+    first = headline(result)[0]
+    budget = re.match(r"For (\S+) FLOPs", first)
+    assert budget is not None
+    assert f"run {rows[budget[1]][1]}: expect {rows[budget[1]][2].split()[0]}" in first
 
 
 def test_figures_are_drawn(tab: Any) -> None:
@@ -605,7 +650,7 @@ def test_a_line_is_highlighted(tab: Any) -> None:
 
 
 def test_tables_are_sorted_by_what_their_numbers_are(tab: Any) -> None:
-    table = tab.locator("#section-frontier > .wide table.sortable").first
+    table = tab.locator("#section-frontier .part > .wide table.sortable").first
     head = table.locator("th", has_text="cost")
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
@@ -668,6 +713,8 @@ def test_on_paper_nothing_is_cut_and_controls_are_gone(tab: Any) -> None:
 def test_without_scripts_all_is_there(chromium: Any, published: Path) -> None:
     opened = chromium.new_context(java_script_enabled=False).new_page()
     opened.goto((published / html_page.NAME).as_uri())
+    for summary in opened.locator("details.part > summary").all():
+        summary.click()
     for picture in opened.locator(".picture").all():
         assert picture.is_visible()
     assert opened.locator("#problems table").is_visible()
