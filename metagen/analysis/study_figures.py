@@ -31,6 +31,8 @@ SHARES = ("accuracy", "error", "coverage", "share", "probability", "win rate", "
 MARKERS = 16
 #: Ticks of an axis at most.
 TICKS = 7
+#: Lines of a panel from which on each bears its name, and letters of a name there.
+NAMED, LETTERS = 7, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +119,60 @@ def panels_figure(panels: Mapping[str, Panel], frame: Frame, *, title: str = "")
 def panel_figure(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure:
     """The panel `name` of `panels_figure` by itself, without title and legend, for a page that has them.
 
-    Groups named `line-I` and `band-I` are what belongs to the I-th label of all panels.
+    Groups named `line-I`, `band-I` and `name-I` are what belongs to the I-th label of all panels. Many lines bear their
+    names (`is_named`): nobody finds seventeen in a legend.
     """
     seen = _keep(panels, frame)
     styles = looks(label for panel in panels.values() for label in panel.labels)
+    named = is_named(seen[name])
     with style():
-        figure = Figure(figsize=(4.3, 3.1), layout="constrained")
+        figure = Figure(figsize=(5.9, 3.6) if named else (4.3, 3.1), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         _draw(axes, seen[name], frame, _span(seen.values(), frame), styles)
         axes.set(xlabel=frame.x, ylabel=frame.y)
+        if named:
+            _name_lines(axes, seen[name], frame, styles)
     return figure
+
+
+def is_named(panel: Panel) -> bool:
+    """Whether the lines of a panel bear their names in `panel_figure`."""
+    return len(panel.lines) >= NAMED
+
+
+def _name_lines(axes: Axes, panel: Panel, frame: Frame, styles: Mapping[str, tuple[str, str, Any]]) -> None:
+    """Write the name of each line at the right, as high as its end is; names that would meet move apart."""
+    number = {label: i for i, label in enumerate(styles)}
+    place, right = axes.transData + axes.transAxes.inverted(), axes.get_xlim()[1]
+    ends = []
+    for line in panel.lines:
+        x = right if frame.steps else min(line.x[-1], right)
+        ends.append((*place.transform((x, line.y[-1])), line.label))
+    ends.sort(key=lambda end: end[1])
+    for (x, y, label), at in zip(ends, spread_places([y for _, y, _ in ends]), strict=True):
+        colour = styles[label][0]
+        short = label if len(label) <= LETTERS else f"{label[: LETTERS - 1]}…"
+        axes.text(
+            1.04, at, short, transform=axes.transAxes, ha="left", va="center", fontsize=7, color=colour,
+            gid=f"name-{number[label]}",
+        )  # fmt: skip
+        axes.plot(
+            [x, 1.03], [y, at], transform=axes.transAxes, color=colour, linewidth=0.4, clip_on=False, zorder=2
+        )
+
+
+def spread_places(places: Sequence[float], gap: float = 0.058) -> list[float]:
+    """Places from 0 to 1 in ascending order, moved as little apart as keeps a gap between them; less, for too many."""
+    gap = min(gap, 1.0 / max(1, len(places) - 1))
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + gap) if found else max(0.0, place))
+    most = 1.0
+    for i in range(len(found) - 1, -1, -1):
+        found[i] = most = min(found[i], most)
+        most -= gap
+    return found
 
 
 def drawable(panels: Mapping[str, Panel], frame: Frame) -> tuple[dict[str, Panel], int]:
@@ -165,7 +210,7 @@ def lean(svg: str) -> str:
     named = set(re.findall(r"#([\w.-]+)", svg))
 
     def keep(match: re.Match[str]) -> str:
-        return match[0] if match[1] in named or re.search(r"-(line|band|point)-\d+$", match[1]) else ""
+        return match[0] if match[1] in named or re.search(r"-(line|band|point|name)-\d+$", match[1]) else ""
 
     svg = re.sub(r' id="([^"]*)"', keep, svg)
     svg = re.sub(r"\s*\n\s*", " ", svg.replace("font-family: 'DejaVu Sans'; ", ""))

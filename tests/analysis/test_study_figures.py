@@ -1,9 +1,12 @@
 """Figures of a study: what has a place on axes, how axes are written, and that nothing in a name is mathematics."""
 
 import re
+from itertools import pairwise
 from math import inf, nan
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from metagen.analysis import figures
@@ -18,6 +21,7 @@ from metagen.analysis.study_figures import (
     panel_figure,
     panels_figure,
     save,
+    spread_places,
 )
 from metagen.errors import InputError
 from tests.analysis.test_figures import drawn, outside, overlaps
@@ -41,6 +45,19 @@ FIGURES = {
     ),
     "samples": lambda: panels_figure(
         {"": Panel([Line("a", [1, 2, 4, 64], [0.1, 0.2, 0.3, 0.4])])}, Frame("n", "coverage", "log2")
+    ),
+    # Seventeen lines, most of which end at the same place.
+    "names": lambda: panel_figure(
+        "p",
+        {
+            "p": Panel(
+                [
+                    Line(f"strategy-{i} of many letters", [1e7, 1e8], [0.2, 0.6 + 0.002 * (i % 5)])
+                    for i in range(17)
+                ]
+            )
+        },
+        Frame("FLOPs per problem", "accuracy"),
     ),
     "reward": lambda: panel_figure(
         "p",
@@ -162,3 +179,23 @@ def test_a_matrix_may_have_blanks() -> None:
     for wrong in ([[nan, nan]], [[inf, 1.0]]):
         with pytest.raises(InputError, match="finite"):
             matrix_diagram(wrong, ["a"], ["b", "c"], blanks=True)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_names_keep_their_order_a_gap_and_their_panel(places: list[float]) -> None:
+    found = spread_places(sorted(places))
+    gap = min(0.058, 1 / max(1, len(places) - 1))
+    assert all(b - a >= gap - 1e-9 for a, b in pairwise(found))
+    assert found[0] >= -1e-9 and found[-1] <= 1 + 1e-9
+
+
+def test_names_that_do_not_meet_stay_where_their_lines_end() -> None:
+    assert spread_places([0.1, 0.5, 0.9]) == [0.1, 0.5, 0.9]
+
+
+@pytest.mark.parametrize(("lines", "named"), [(6, False), (7, True)])
+def test_many_lines_bear_their_names(lines: int, named: bool) -> None:
+    panel = Panel([Line(f"s{i}", [1.0, 2.0], [0.1, 0.1 * i]) for i in range(lines)])
+    figure = panel_figure("p", {"p": panel}, Frame("n", "accuracy", "linear"))
+    texts = {t.get_text() for t in figure.axes[0].texts}
+    assert texts == ({f"s{i}" for i in range(lines)} if named else set())

@@ -34,7 +34,8 @@ SHADES = (0.05, 0.5)
 class Drawn:
     """A plot as the page shows it.
 
-    panels: title → SVG. legend: label → SVG. table: its numbers. choice: what tells it from its neighbours.
+    panels: title → SVG. legend: label → SVG. table: its numbers. choice: what tells it from its neighbours. named:
+    whether lines bear their names in the panels.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Drawn:
     legend: Mapping[str, Markup]
     table: Table
     choice: str
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ def draw_plot(plot: Plot) -> Drawn:
         label: Markup(study_figures.lean(figures.swatch(label, labels, f"{anchor}-key-{i}")))
         for i, label in enumerate(labels)
     }
-    return Drawn(plot.name, plot.title, _caption(plot, left_out), svgs, swatches, numbers(plot), plot.x)
+    named = any(map(study_figures.is_named, panels.values()))
+    caption = _caption(plot, left_out)
+    return Drawn(plot.name, plot.title, caption, svgs, swatches, numbers(plot), plot.x, named)
 
 
 def shade_cells(heat: Heat) -> Shaded:

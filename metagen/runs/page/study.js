@@ -33,7 +33,7 @@
     if (items.length < 2) continue;
     const marks = [];
     for (const node of figure.querySelectorAll(".panel [id]")) {
-      const named = /-(?:line|band|point)-(\d+)$/.exec(node.id);
+      const named = /-(?:line|band|point|name)-(\d+)$/.exec(node.id);
       if (named) marks.push([node, named[1]]);
       if (named) node.classList.add("mark");
     }
