@@ -181,7 +181,7 @@ class Desk:
                 so_far = state.status in GOING
                 # So far each configuration has finished other problems: none of them is the best yet.
                 known = bool(results.configurations) and not so_far
-                headline = run_page.headline(found, state, results) if known else []
+                headline = run_page.headline(found, results) if known else []
                 return {
                     "why": None,
                     "so_far": so_far,
@@ -339,8 +339,8 @@ def expected(state: State) -> int:
 
 def _results_data(results: Results) -> dict[str, Any]:
     return {
-        "configurations": [asdict(one) for one in results.configurations],
-        "levels": [asdict(one) for one in results.levels],
+        "configurations": [one.row() for one in results.configurations],
+        "levels": [one.row() for one in results.levels],
     }
 
 

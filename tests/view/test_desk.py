@@ -63,7 +63,7 @@ def test_the_figures_are_those_of_the_tables(runs: Runs) -> None:
         results, state = told.results("one"), told.run("one")
     measured = derive(runs.one, runs.one.state().lines).configurations
     assert [(c["configuration"], c["accuracy"], c["flops"]) for c in results["configurations"]] == [
-        (m.configuration, m.accuracy, m.flops) for m in measured
+        (m.cell.name, m.accuracy, m.flops) for m in measured
     ]
     assert not results["so_far"] and results["headline"]
     assert [p["id"] for p in results["problems"]] == [f"arithmetic/test/2/{i}" for i in range(4)]
