@@ -30,6 +30,7 @@ from metagen.generators.torch.models.compression import Linear, linear
 from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.models.low_rank import Update, Updates
+from metagen.generators.torch.send import send
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64
@@ -116,12 +117,12 @@ class LlamaModel:
         if batch.order is not None:
             tokens, back = tokens[batch.order], np.argsort(batch.order)
             wanted = back if wanted is None else back[wanted]
-        x = self._embedding[torch.from_numpy(tokens).to(self.device)]
+        x = self._embedding[send(tokens, self.device)]
         turns = self._turns[batch.position][:, None]
         for i, layer in enumerate(self._layers):
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
-            x = x[torch.from_numpy(wanted).to(self.device)]
+            x = x[send(wanted, self.device)]
         x = self._norm_by(x, self._norm)
         self.hidden = x.float() if self.keeps_hidden else None
         return self.head(x)
