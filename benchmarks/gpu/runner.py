@@ -165,16 +165,23 @@ class Runner:
 
     def _environment(self) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")
-        # Nothing here may wait for a network, nor draw bars into logs.
-        quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        quiet["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # a process that has used CUDA cannot be forked
-        one = {"OMP_NUM_THREADS": "1"} if self._settings.rehearsal else {}
-        return {
-            **os.environ,
-            **quiet,
-            **one,
+        own = {
             "PYTHONPATH": f"{ROOT}{os.pathsep}{path}" if path else str(ROOT),
+            # Nothing may wait for a network.
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            # A process that has used CUDA cannot be forked.
+            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         }
+        if self._settings.rehearsal:
+            # On a CPU vLLM computes in the piece's own process, by one thread that is bound to no core.
+            own |= {
+                "OMP_NUM_THREADS": "1",
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            }
+        return {**os.environ, **own}
 
     def _take(self, piece: Piece, reader: _Events) -> None:
         """Keep what the piece has found since."""
