@@ -43,9 +43,10 @@ class Record:
         self.rows.append({"piece": piece, "task": task, **row, **more})
         self.write()
 
-    def forget(self, piece: str, task: str | None = None) -> None:
-        """Drop the rows of a piece, or of one of its tasks, which is measured anew."""
-        self.rows = [r for r in self.rows if r["piece"] != piece or (task is not None and r["task"] != task)]
+    def forget(self, piece: str) -> None:
+        """Drop the rows of what the piece has not done, which it measures anew."""
+        done = self.piece(piece)["tasks"]
+        self.rows = [row for row in self.rows if row["piece"] != piece or row["task"] in done]
 
     def left(self, names: list[str]) -> Iterator[str]:
         """Pieces that are neither done nor failed."""

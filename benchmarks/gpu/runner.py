@@ -122,6 +122,7 @@ class Runner:
 
     def _run(self, piece: Piece) -> None:
         state = self._record.piece(piece.name)
+        self._record.forget(piece.name)
         began, before = time.monotonic(), state["seconds"]
         limit = self._limit(piece)
         until = began + min(limit, self._seconds_left())
@@ -189,8 +190,6 @@ class Runner:
         for event in reader.new():
             task = event["task"]
             match event["event"]:
-                case "begin":
-                    record.forget(piece.name, task)
                 case "row":
                     record.add(
                         piece.name, task, event["row"], command=command, seconds=round(event["seconds"], 2)
