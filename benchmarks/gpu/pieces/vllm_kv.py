@@ -46,11 +46,11 @@ def measure(place: Place, kind: str, made: dict[str, list[float]]) -> Iterable[F
     settings = f"{max(1, batch)} prompts of {length} tokens × {sizes.tokens} tokens, prefill included"
     made[kind] = rates[1:]  # the first warms up
     yield found(name, made[kind], "1/s", settings)
-    if room:
-        held = f"kv_cache_memory_bytes={args['kv_cache_memory_bytes']}"
-        yield found(
-            f"vLLM, tokens that memory holds, keys and values in {kind}; random 2b", room, "tokens", held
-        )
+    held = f"kv_cache_memory_bytes={args['kv_cache_memory_bytes']}"
+    title = f"vLLM, tokens that memory holds, keys and values in {kind}; random 2b"
+    yield (
+        found(title, room, "tokens", held) if room else missing(title, "vLLM does not tell its blocks", held)
+    )
     if len(made) == len(KINDS):
         ratio = [a / b for a, b in zip(made["fp8"], made["auto"], strict=True)]
         yield found(

@@ -109,7 +109,7 @@ def compare(
         f"{name} in {dtype(place)}, {count} prompts of {sizes.prompt} tokens × {samples} samples × {sizes.tokens} "
         "tokens, temperature 1; by turns, other prompts each turn"
     )
-    title = f"{name}, {count * samples} sequences"
+    title = f"{name}, batch {count * samples}"
     yield found(f"vLLM alone, tokens per second; {title}", made["alone"], "1/s", settings)
     yield found(f"metagen over vLLM, tokens per second; {title}", made["through"], "1/s", settings)
     yield found(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from metagen.generators.local import key_value_bytes
 from metagen.generators.models.describe import shape_of
 from metagen.generators.models.recipes import Contrastive, Ensemble, Experts, Guided, Tilted
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.kv.chains import FEW, Chains
+from metagen.generators.torch.kv.store import KVStore, store_tokens
+from metagen.generators.torch.models.llama import _capacities
 from metagen.generators.torch.models.loading import memory_for
 from metagen.generators.torch.send import send
 from metagen.sequence import Prompt, Sequence
@@ -197,6 +201,64 @@ def test_half_of_what_is_free_beside_the_weights_is_for_keys_and_values(
     assert memory_for(torch.device("cpu"), shape) == key_value_bytes()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 10, 1 << 34))
     assert memory_for(CUDA, shape) == 0
+
+
+def test_tails_are_as_long_as_half_of_the_memory_allows() -> None:
+    """On a GPU; a CPU keeps to short ones, and to three quarters."""
+    half = 2 * store_tokens(20, 16, (1024,)) * 100
+    assert _capacities(20, 16, 100, half, 4096, CUDA) == (1024,)
+    assert _capacities(20, 16, 100, half - 1, 4096, CUDA) == (512,)
+    assert _capacities(20, 16, 100, 1 << 40, 1 << 20, CUDA) == (4096,)
+    assert _capacities(20, 16, 100, 1 << 40, 700, CUDA) == (1024,)
+    assert _capacities(20, 16, 100, 1 << 40, 4096, torch.device("cpu")) == (32, 96, 256)
+    least = -(-store_tokens(20, 16, (256,)) * 100 * 4 // 3)
+    assert _capacities(20, 16, 100, least, 4096, CUDA) == (256,)
+    assert _capacities(20, 16, 100, least - 1, 4096, CUDA) == (128,)
+
+
+def write(engine: TorchEngine, texts: list[str], tokens: int) -> list[Any]:
+    """Ids of the greedy completion of each."""
+    chosen = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
+    requests = [GenerateRequest(Sequence(Prompt(t, text=t)), (1,), chosen, tokens) for t in texts]
+
+    async def together() -> list[Any]:
+        return [a.samples[0].ids for a in await asyncio.gather(*map(engine.generate, requests))]
+
+    return asyncio.run(together())
+
+
+@pytest.mark.parametrize("common", ["", "Q:a=5;" * 40], ids=["alone", "behind what all share"])
+@pytest.mark.parametrize(("tokens", "draft"), [(8, None), (400, None), (60, Draft.lookup())])
+def test_long_prompts_of_many_rows_are_read_side_by_side(
+    common: str, tokens: int, draft: Draft | None
+) -> None:
+    """Each would cost a product of its own. Of a few it stays where it is; and where a tail is full, it goes back."""
+    texts = [f"{common}Q:a={i}+7;" + "b=a*3;c=b-40;" * 12 for i in range(10, 30)]
+    most, returned = [0], [0]
+
+    class Watched(Chains):
+        def prefixes(self, rows: Any, owner: Any) -> Any:
+            found = super().prefixes(rows, owner)
+            most.append(len(found.shared) if rows.max() < 32 else 0)
+            return found
+
+    def put_back(store: KVStore, row: int) -> None:
+        returned[0] += 1
+        KVStore._put_back(store, row)
+
+    with TorchEngine("tiny-0.1m", threads=1, device="cpu", max_batch=32, draft=draft) as near:
+        expected = write(near, texts, tokens)
+        memory = 2 * store_tokens(64, 32, (512,)) * near._model.token_bytes  # type: ignore[attr-defined]
+    with FarEngine("tiny-0.1m", threads=1, max_batch=32, kv_memory_bytes=memory, draft=draft) as far:
+        kv = far._model._kv  # type: ignore[attr-defined]
+        assert kv._regions.capacity == 512 and kv._chains.slots.capacity < len(far.encode(texts[0]))
+        kv._chains.__class__ = Watched
+        kv._put_back = partial(put_back, kv)
+        assert write(far, texts, tokens) == expected
+        assert all(not taken for taken in kv._taken[:32]), "nothing is held once nothing runs"
+    full = tokens > 300
+    assert bool(returned[0]) == full
+    assert full or FEW <= max(most) <= FEW + 1 + bool(common)
 
 
 # -- the device itself -------------------------------------------------------------------------------

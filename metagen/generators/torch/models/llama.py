@@ -34,7 +34,10 @@ from metagen.generators.torch.send import send
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64
-TAIL = 256
+#: Tokens of a tail at most: on a CPU, and elsewhere, where a segment beside it costs products of its own.
+TAIL, LONG_TAIL = 256, 4096
+#: Tokens of a row in one pass at most.
+CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class LlamaModel:
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
         capacities = _capacities(self.rows, batch, self.token_bytes, kv_bytes, config.context, device)
-        self.chunk = capacities[-1]
+        self.chunk = min(capacities[-1], CHUNK)
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
         self._kv = kv = KVStore(layout, self.rows, batch, capacities)
         self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
@@ -152,13 +155,19 @@ def _capacities(
 ) -> tuple[int, ...]:
     """Capacities of tails: as long as useful, while rows take at most three quarters of the memory.
 
-    A CPU reads little memory a second, so it has short tails for young rows; elsewhere fewer, larger products win.
+    A CPU reads little memory a second, so it has short tails for young rows; elsewhere fewer, larger products win, and
+    tails are longer while rows take at most half of the memory.
     """
-    tail = min(TAIL, 1 << (context - 1).bit_length())
+    on_cpu = device.type == "cpu"
+    tail = min(TAIL if on_cpu else LONG_TAIL, 1 << (context - 1).bit_length())
     while True:
-        young = (tail // 8, tail * 3 // 8) if device.type == "cpu" and tail >= 64 else ()
+        young = (tail // 8, tail * 3 // 8) if on_cpu and tail >= 64 else ()
         capacities = (*young, tail)
-        least = -(-store_tokens(rows, batch, capacities) * token_bytes * 4 // 3)
+        taken = store_tokens(rows, batch, capacities) * token_bytes
+        if tail > TAIL and 2 * taken > kv_bytes:
+            tail //= 2
+            continue
+        least = -(-taken * 4 // 3)
         if least <= kv_bytes:
             return capacities
         if tail <= 16:
