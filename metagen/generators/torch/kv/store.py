@@ -127,7 +127,8 @@ class KVStore:
         on_cpu = self._layout.device.type == "cpu"
         readers = None if on_cpu or not len(rows) else chains.readers()
         for row in rows.tolist():
-            kept, taken = (), chains.alone(row, most)
+            kept: tuple[KVSegment, ...] = ()
+            taken = chains.alone(row, most)
             if not taken and readers is not None:
                 kept, taken = chains.own_end(row, most, readers)
                 for segment in taken:
