@@ -53,12 +53,14 @@ def compare(place: Place, name: str, where: Path) -> Iterable[Found]:
     near = [
         within_rounding(exact, place, heads[i] + alone[i][:at], alone[i][at], ours[i][at]) for i, at in flips
     ]
-    yield found(
-        f"greedy flips that rounding explains; {name}",
-        sum(near) / len(near) if near else 1.0,
-        "share",
-        f"{settings}; both tokens lie within {ROUNDING:g} of the largest logit, in float32; {len(near)} flips",
-        "≥ 1",
+    title = f"greedy flips that rounding explains; {name}"
+    how = (
+        f"{settings}; both tokens lie within {ROUNDING:g} of the largest logit, in float32; {len(near)} flips"
+    )
+    yield (
+        found(title, sum(near) / len(near), "share", how, "≥ 1")
+        if near
+        else missing(title, "no text differs", how)
     )
 
 

@@ -233,7 +233,7 @@ def test_long_prompts_of_many_rows_are_read_side_by_side(
     common: str, tokens: int, draft: Draft | None
 ) -> None:
     """Each would cost a product of its own. Of a few it stays where it is; and where a tail is full, it goes back."""
-    texts = [f"{common}Q:a={i}+7;" + "b=a*3;c=b-40;" * 12 for i in range(10, 30)]
+    texts = [f"{common}Q:a={i}+7;" + "b=a*3;c=b-40;" * 12 for i in range(10, 24)]
     most, returned = [0], [0]
 
     class Watched(Chains):
