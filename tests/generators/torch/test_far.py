@@ -27,6 +27,7 @@ from metagen.generators.models.describe import shape_of
 from metagen.generators.models.recipes import Contrastive, Ensemble, Experts, Guided, Tilted
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.kv.chains import FEW, Chains
+from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import KVStore, store_tokens
 from metagen.generators.torch.models.llama import _capacities
 from metagen.generators.torch.models.loading import memory_for
@@ -259,6 +260,29 @@ def test_long_prompts_of_many_rows_are_read_side_by_side(
     full = tokens > 300
     assert bool(returned[0]) == full
     assert full or FEW <= max(most) <= FEW + 1 + bool(common)
+
+
+def test_a_row_takes_the_pieces_of_segments_that_were_split_since() -> None:
+    """A short one in a slot, and a long one that is read in place."""
+    with Elsewhere():
+        layout = KVLayout(1, 1, 1, 4, torch.float32, CUDA)
+        store, rows = KVStore(layout, 24, 12, (512,)), np.arange(12)
+
+        def segment(tokens: int) -> KVSegment:
+            return KVSegment(torch.ones(1, 2, 1, tokens, 4, device=CUDA))
+
+        short, longs = segment(6), [segment(150) for _ in rows]
+        for row, long in zip(rows, longs, strict=True):
+            store.open(np.array([row]), [short, long])
+        short.split(2)
+        longs[0].split(140)
+        batch = store.begin(rows, None)
+        taken = [sum(map(len, chain)) for chain in store._taken[:12]]
+        assert taken.count(156) == 12 - FEW and taken.count(0) == FEW
+        assert batch.position.tolist() == [156] * 12
+        store.begin(rows, np.full(12, 400))
+        assert not any(store._taken), "they were put back"
+        assert store._chains.length.tolist()[:12] == [156] * 12
 
 
 # -- the device itself -------------------------------------------------------------------------------

@@ -80,8 +80,10 @@ class Chains:
         ends = np.cumsum([len(segment) for segment in self._chain[row]])
         return list(self._chain[row][: int((ends <= tokens).sum())])
 
-    def readers(self) -> Counter[int]:
-        """How many rows read each segment in place, by the segment's id."""
+    def readers(self, rows: Ints) -> Counter[int]:
+        """How many of all rows read each segment in place, by its id; those of `rows` [n] are in one piece."""
+        for row in rows.tolist():
+            self._renew(row)
         return Counter(id(segment) for chain in self.in_place for segment in chain)
 
     def alone(self, row: int, most: int) -> tuple[KVSegment, ...]:
@@ -101,7 +103,6 @@ class Chains:
         """
         if len(readers) <= FEW or not self.in_place[row]:
             return self._chain[row], ()
-        self._renew(row)
         chain, own = self._chain[row], set(map(id, self.in_place[row]))
         cut = max(
             (i + 1 for i, one in enumerate(chain) if id(one) in own and readers[id(one)] > 1), default=0
@@ -109,7 +110,7 @@ class Chains:
         end = chain[cut:]
         if sum(map(len, end)) > most or own.isdisjoint(map(id, end)):
             return chain, ()
-        return chain[:cut], end
+        return chain[:cut], tuple(piece for segment in end for piece in segment.pieces())
 
     def _renew(self, row: int) -> None:
         """Place the pieces of segments that were split: they may be short enough for slots."""

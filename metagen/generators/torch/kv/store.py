@@ -125,7 +125,7 @@ class KVStore:
         """
         chains, most = self._chains, self._regions.capacity // 2
         on_cpu = self._layout.device.type == "cpu"
-        readers = None if on_cpu or not len(rows) else chains.readers()
+        readers = None if on_cpu or not len(rows) else chains.readers(rows)
         for row in rows.tolist():
             kept: tuple[KVSegment, ...] = ()
             taken = chains.alone(row, most)
