@@ -17,6 +17,9 @@ NPM_CLIENTS ?= openai@6.49.0
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 # Processes that share the tests; each keeps torch to one thread.
 WORKERS ?= auto
+# Of one call of make gpu, and an interpreter that has torch with CUDA and metagen's libraries already, if not VENV's.
+MINUTES ?= 9
+GPU_PYTHON ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --quiet
@@ -24,7 +27,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart smollm test mutants lint format bench docs vllm clients clean chromium bubblewrap
+.PHONY: help quickstart smollm test mutants lint format bench gpu docs vllm clients clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +58,10 @@ format: $(VENV)/installed-lint ## put code into the house style
 
 bench: $(VENV)/installed-test ## measure speed; writes benchmarks/results/latest.json
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# What is installed is used as it is. Models are made on the spot, and vLLM is used if $(VENV)-vllm has it.
+gpu: $(if $(GPU_PYTHON),,$(VENV)/installed-test) ## measure on a GPU, 9 minutes a call; ARGS=--rehearse tries it on the CPU
+	@$(or $(GPU_PYTHON),$(BIN)/python) -m benchmarks.gpu --minutes $(MINUTES) $(ARGS)
 
 docs: $(VENV)/installed-docs ## build the site into site/
 	@$(BIN)/zensical build --clean --strict

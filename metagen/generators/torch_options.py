@@ -40,8 +40,8 @@ class TorchOptions(LocalEngine):
     quantization: int8, int4 or nf4 (CUDA only) for the matrices of the layers; dtype is bfloat16 then, if not given.
     max_batch: rows that decode at once. max_context: below the model's own, if given.
     kv_memory_bytes: keys and values of running rows and of the prefix tree together; by default 2 GiB on a CPU, or an
-    eighth of the machine's memory if that is less, and half of the free memory of a GPU. For a moment there is one more
-    copy of a prefix, while it enters the tree or is split there.
+    eighth of the machine's memory if that is less, and half of what a GPU has free beside the weights. For a moment
+    there is one more copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread. None: one for models whose products are too small to share
     (`numbers.LARGE`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones.
     draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra

@@ -55,7 +55,8 @@ def _least(name: str, before: Tensor, after: Tensor, params: RowParams) -> Tenso
     if name == "typical_p":
         logp = torch.log_softmax(before, -1)
         score = torch.where(before.isneginf(), -torch.inf, -(-logp - _entropy(logp)).abs())
-    best = torch.topk(score, int(count.max()), -1).values
+    most = min(int(params.own("min_tokens_to_keep").max()), before.shape[-1])
+    best = torch.topk(score, most, -1).values
     return torch.where(_first(score, best, count).isneginf(), after, before)
 
 
@@ -83,7 +84,7 @@ def top_h(z: Tensor, params: RowParams) -> Tensor:
 def top_k(z: Tensor, params: RowParams) -> Tensor:
     """Keep the k best, and all that tie with the k-th."""
     k = params.column("top_k", z).long().clamp(max=z.shape[-1])
-    best = torch.topk(z, int(k.max()), -1).values
+    best = torch.topk(z, min(int(params.own("top_k").max()), z.shape[-1]), -1).values
     return _cut(z, z < best.gather(1, k - 1))
 
 
@@ -179,7 +180,8 @@ def _first(z: Tensor, best: Tensor, count: Tensor) -> Tensor:
     edge = best.gather(1, count - 1)
     above, equal = z > edge, z == edge
     left = count - above.sum(-1, keepdim=True)
-    if bool((equal.sum(-1, keepdim=True) > left).any()):
+    # To look first is cheaper on a CPU; elsewhere it would wait for all that is under way.
+    if z.device.type != "cpu" or bool((equal.sum(-1, keepdim=True) > left).any()):
         equal &= equal.cumsum(-1) <= left
     return _cut(z, ~(above | equal))
 

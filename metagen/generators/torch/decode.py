@@ -24,6 +24,7 @@ from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs, run_on, weigh
 from metagen.generators.torch.sampling import draw
+from metagen.generators.torch.send import send
 from metagen.generators.torch.speculation.speculate import Speculation
 from metagen.generators.torch.states import Proposed, States
 
@@ -213,7 +214,7 @@ class Decoder:
         for i, error in lost.items():
             self._lost[self._rows.generation(int(where[i]))] = error
         device = self._rows.device
-        return torch.from_numpy(held).to(device), torch.from_numpy(found).to(device)
+        return send(held, device), send(found, device)
 
     def _tokens_left(self, row: int) -> int:
         """Tokens that may still come in a row, the end token too; a budget's cap shapes nothing that is drawn."""
@@ -381,4 +382,4 @@ def _pick(logits: torch.Tensor, places: Ints) -> torch.Tensor:
     """logits[places], and the logits themselves where these are all of them in order."""
     if len(places) == len(logits) and bool((places == np.arange(len(places))).all()):
         return logits
-    return logits[torch.from_numpy(places).to(logits.device)]
+    return logits[send(places, logits.device)]

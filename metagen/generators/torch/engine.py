@@ -79,7 +79,9 @@ class TorchEngine(TorchOptions):
         self.device = _device(device)
         self.dtype = _dtype(dtype) or default_dtype(shape_of(model), self.device, quantization)
         check_place(quantization, self.dtype, self.device)
-        place = Place(self.dtype, self.device, max_batch, memory or memory_for(self.device), quantization)
+        shape = compress(drafted_shape(model, draft, self.dtype.itemsize), quantization)
+        memory = memory or memory_for(self.device, shape)
+        place = Place(self.dtype, self.device, max_batch, memory, quantization)
         loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
         check_compressible(loaded.name, loaded.shape, quantization)
         self._scores = loaded.scores
@@ -89,7 +91,7 @@ class TorchEngine(TorchOptions):
             loaded.name,
             loaded.tokenizer,
             context=min(max_context or loaded.model.max_context, loaded.model.max_context),
-            shape=compress(drafted_shape(model, draft, self.dtype.itemsize), quantization),
+            shape=shape,
             fingerprint=loaded.fingerprint,
             stats=EngineStats(
                 extra=dict.fromkeys(("near_edge", "steps", "decoded", *(COUNTS if draft else ())), 0.0)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from metagen.generators.decoding.adapters import LARGE
 from metagen.generators.torch.parameters import RowParams
+from metagen.generators.torch.send import send
 
 _CPU: Final = torch.device("cpu")
 #: Tokens of a repetition that are compared, at most.
@@ -53,7 +54,7 @@ class History:
             inside = np.arange(drawn.shape[1]) < after[:, None]
             rows, at = np.nonzero(inside)
             ids[rows, before[rows] + at] = drawn[rows, at]
-        return cls(torch.from_numpy(ids).to(device), torch.from_numpy(np.array(starts, np.int64)).to(device))
+        return cls(send(ids, device), send(np.array(starts, np.int64), device))
 
     @cached_property
     def lengths(self) -> Tensor:

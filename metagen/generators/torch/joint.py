@@ -19,6 +19,7 @@ from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import adapt, confidence
 from metagen.generators.torch.search.step import Floats, Step
+from metagen.generators.torch.send import send
 
 #: Of rows [n], those numbered [k] that grammars hold -> these numbers, and the tokens [k, V] that each may go on by.
 Allowed = Callable[[Ints, Ints], tuple[Tensor, Tensor]]
@@ -92,7 +93,7 @@ class Joint:
             self._stats.generated += len(own)
             # A search that reads hidden states looks at what follows its prefix, and then at each of its rows.
             g.decoded += len(own) if g.hidden is None else 0
-            at = torch.from_numpy(own).to(logits.device)
+            at = send(own, logits.device)
             step = Step(
                 adapted[at],
                 raw[at],
@@ -109,7 +110,7 @@ class Joint:
             found, g.hidden = g.hidden, None
             return found
         assert hidden is not None
-        return hidden[torch.from_numpy(first).to(hidden.device)]
+        return hidden[send(first, hidden.device)]
 
     def _go_on(
         self,
@@ -132,8 +133,8 @@ class Joint:
             if g not in self._lost:  # what fails gives its rows back itself
                 gone += rows.tolist()
             return
-        parents = torch.from_numpy(chosen.parents).to(raw.device)
-        read = raw[parents, torch.from_numpy(chosen.tokens).to(raw.device)].double().cpu().numpy()
+        parents = send(chosen.parents, raw.device)
+        read = raw[parents, send(chosen.tokens, raw.device)].double().cpu().numpy()
         if g.matchers is not None:
             g.matchers = [g.matchers[int(parent)].copy() for parent in chosen.parents]
             for matcher, token in zip(g.matchers, chosen.tokens.tolist(), strict=True):

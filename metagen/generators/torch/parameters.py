@@ -16,6 +16,7 @@ from torch import Tensor
 from metagen.generators.decoding.parameters import CUTS, ORDER, SamplingParams
 from metagen.generators.decoding.parameters import OFF as DEFAULTS
 from metagen.generators.decoding.words import Words
+from metagen.generators.torch.send import send
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -141,7 +142,7 @@ class RowParams:
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """An array of any shape, on the rows' device."""
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        return send(array, self.device)
 
     @cached_property
     def used(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ from metagen.generators.torch.history import History
 from metagen.generators.torch.models.formulas import without_ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.sampling import adapt, distribution
+from metagen.generators.torch.send import send
 
 #: Values by position, and entropies if they were asked for.
 Reading = tuple[tuple[tuple[float, ...], ...], tuple[float, ...] | None]
@@ -67,7 +68,7 @@ def _adapt(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tens
     history = History.of(heads, [request.start] * n, device=device)
     allowed = None
     if decoding.masks is not None:
-        allowed = torch.arange(n, device=device), torch.from_numpy(decoding.masks).to(device)
+        allowed = torch.arange(n, device=device), send(decoding.masks, device)
     if decoding.params.temperature == 0:
         found = distribution(logits, params, history, allowed).log()
     else:

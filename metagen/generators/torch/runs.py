@@ -14,6 +14,7 @@ from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.parameters import Floats, RowParams
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import Allowed, Draw, adapt, confidence
+from metagen.generators.torch.send import send
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ def run_on(
     most = int(behind.max())
     row, place = np.nonzero(np.arange(most) < behind[:, None])
     tokens, logprobs = np.zeros((n, most + 1), np.int64), np.zeros((n, most + 1))
-    raw = torch.log_softmax(logits[torch.from_numpy(first[row] + place).to(logits.device)], -1)
+    raw = torch.log_softmax(logits[send(first[row] + place, logits.device)], -1)
     tokens[row, place] = known[row, place]
-    read = raw.gather(1, torch.from_numpy(tokens[row, place][:, None]).to(raw.device))[:, 0].double()
+    read = raw.gather(1, send(tokens[row, place][:, None], raw.device))[:, 0].double()
     logprobs[row, place] = read.cpu().numpy()
     bad = bad | (np.bincount(row, np.isnan(logprobs[row, place]), n) > 0)
     every = np.arange(n)
@@ -98,13 +99,13 @@ def weigh(
     line = np.repeat(held, counts)
     row = numbers[line]
     place = np.arange(len(line)) - np.repeat(np.cumsum(counts) - counts, counts)
-    left = mask[torch.from_numpy(line).to(mask.device)]
+    left = mask[send(line, mask.device)]
     early = np.flatnonzero(place < behind[row])
     if known is not None and len(early):
         left[early] = False
         left[early, known[row[early], place[early]]] = True
     history = columns.history(rows[row], None if known is None else known[row], place)
-    at = torch.from_numpy(first[row] + place).to(logits.device)
+    at = send(first[row] + place, logits.device)
     found = np.zeros((len(rows), int(behind.max(initial=0)) + 1))
     found[row, place] = masses(logits[at], columns.params.take(rows[row]), history, left)
     return found

@@ -26,6 +26,7 @@ from metagen.generators.torch.adapters import mirostat, surprise, truncate
 from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
 from metagen.generators.torch.models.formulas import without_ruled_out
 from metagen.generators.torch.parameters import RowParams
+from metagen.generators.torch.send import send
 from metagen.sequence import MOST_CONFIDENT
 
 Allowed = tuple[Tensor, Tensor]
@@ -107,7 +108,7 @@ def draw(
 
 def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
     """By inverse CDF a token of each row of `weights` [R, V], whether u [R] is near its edge, the sum: [R, 1] each."""
-    share = torch.from_numpy(u).to(weights.device)[:, None]
+    share = send(u, weights.device)[:, None]
     if weights.shape[-1] < LARGE:
         tokens, lower, upper, goal, total = _place(weights, share)
     else:

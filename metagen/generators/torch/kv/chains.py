@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from metagen.generators.torch.kv import slots as in_slots
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment, merge
 from metagen.generators.torch.kv.slots import Grouped, Slots
 from metagen.generators.torch.models.language_model import Ints
+
+#: Segments that are read in place, one after another, where many of them would take long.
+FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,12 @@ class Chains:
         ends = np.cumsum([len(segment) for segment in self._chain[row]])
         return list(self._chain[row][: int((ends <= tokens).sum())])
 
+    def readers(self, rows: Ints) -> Counter[int]:
+        """How many of all rows read each segment in place, by its id; those of `rows` [n] are in one piece."""
+        for row in rows.tolist():
+            self._renew(row)
+        return Counter(id(segment) for chain in self.in_place for segment in chain)
+
     def alone(self, row: int, most: int) -> tuple[KVSegment, ...]:
         """The chain of a row that no other row reads, if it is in slots and at most so long; () if not."""
         if not 0 < self.length[row] <= most or self.in_place[row]:
@@ -83,6 +93,34 @@ class Chains:
         if (self.slots.users[self.slots_of(row)] > 1).any():
             return ()
         return tuple(piece for segment in self._chain[row] for piece in segment.pieces())
+
+    def own_end(
+        self, row: int, most: int, readers: Counter[int]
+    ) -> tuple[tuple[KVSegment, ...], tuple[KVSegment, ...]]:
+        """A row's chain in two: what others read in place too, and the rest, with some that it alone reads there.
+
+        The second is () if it is longer than `most`, or if few segments are read in place at all.
+        """
+        if len(readers) <= FEW or not self.in_place[row]:
+            return self._chain[row], ()
+        chain, own = self._chain[row], set(map(id, self.in_place[row]))
+        cut = max(
+            (i + 1 for i, one in enumerate(chain) if id(one) in own and readers[id(one)] > 1), default=0
+        )
+        end = chain[cut:]
+        if sum(map(len, end)) > most or own.isdisjoint(map(id, end)):
+            return chain, ()
+        return chain[:cut], tuple(piece for segment in end for piece in segment.pieces())
+
+    def _renew(self, row: int) -> None:
+        """Place the pieces of segments that were split: they may be short enough for slots."""
+        if not all(segment.whole for segment in self.in_place[row]):
+            self._release(np.array([row]))
+            self._place(np.array([row]), self._chain[row])
+
+    def of(self, row: int) -> tuple[KVSegment, ...]:
+        """The chain of a row."""
+        return self._chain[row]
 
     def views(self, row: int, start: int, stop: int) -> list[Tensor]:
         """Keys and values of the chain's tokens start … stop-1 in order: [layers, 2, kv_heads, n, head_dim]."""
@@ -139,10 +177,7 @@ class Chains:
     def prefixes(self, rows: Ints, owner: Ints) -> Prefixes:
         """What the flat tokens of `rows` read; `owner`: [N] which of the rows each belongs to."""
         for row in rows.tolist():
-            # A piece of a segment that was split may be short enough for a slot.
-            if not all(segment.whole for segment in self.in_place[row]):
-                self._release(np.array([row]))
-                self._place(np.array([row]), self._chain[row])
+            self._renew(row)
         found: list[Grouped] = []
         shared: list[tuple[KVSegment, Tensor | None]] = []
 

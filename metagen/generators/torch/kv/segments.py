@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.send import send
 
 #: Scores computed at once when many queries meet a long segment; bounds temporary memory.
 SCORES = 1 << 26
@@ -50,7 +51,7 @@ class KVLayout:
 
     def index(self, values: Ints) -> Tensor:
         """Numbers of any shape, on the device."""
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+        return send(values, self.device)
 
     def mask(self, old: Ints, t: int, s: int) -> Tensor:
         """Additive, [rows * kv_heads, t, s]: token i of a row with `old` tokens before it sees places ≤ old + i."""

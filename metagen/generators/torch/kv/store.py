@@ -59,7 +59,7 @@ class KVStore:
         self._decoding = decoding
         self._remembered: tuple[int, Prefixes] | None = None
         self._newest: Batch | None = None
-        #: Of each row: the chain that its tail begins with.
+        #: Of each row: the end of its chain, which its tail begins with instead.
         self._taken: list[tuple[KVSegment, ...]] = [()] * rows
 
     # -- rows ------------------------------------------------------------------------------------
@@ -85,9 +85,10 @@ class KVStore:
     def truncate(self, row: int, length: int) -> None:
         """Segments before the cut stay in place; what is left of the one that it goes through is copied."""
         self._newest = None
-        if self._taken[row] and length < sum(map(len, self._taken[row])):
-            self._put_back(row)
         base = int(self._chains.length[row])
+        if self._taken[row] and length < base + sum(map(len, self._taken[row])):
+            self._put_back(row)
+            base = int(self._chains.length[row])
         if length >= base:
             self._regions.length[row] = length - base
             return
@@ -118,21 +119,35 @@ class KVStore:
         return tokens // self._regions.capacity * self._regions.capacity
 
     def _take(self, rows: Ints) -> None:
-        """Let rows with nothing in their tails take their chains there, where they alone read them."""
+        """Let rows with nothing in their tails take their chains there, where they alone read them.
+
+        Elsewhere than on a CPU, long ones too, once there are many: each would be read by a product of its own.
+        """
+        chains, most = self._chains, self._regions.capacity // 2
+        on_cpu = self._layout.device.type == "cpu"
+        readers = None if on_cpu or not len(rows) else chains.readers(rows)
         for row in rows.tolist():
-            chain = self._chains.alone(row, self._regions.capacity // 2)
-            if chain:
-                length = sum(map(len, chain))
-                self._chains.leave(np.array([row]))
+            kept: tuple[KVSegment, ...] = ()
+            taken = chains.alone(row, most)
+            if not taken and readers is not None:
+                kept, taken = chains.own_end(row, most, readers)
+                for segment in taken:
+                    readers.pop(id(segment), None)
+            if taken:
+                length = sum(map(len, taken))
+                chains.leave(np.array([row]))
+                chains.open(np.array([row]), kept)
                 self._regions.settle(np.array([row]), np.array([length + 1]))
-                self._regions.prepend(row, [segment.kv for segment in chain])
-                self._taken[row] = chain
+                self._regions.prepend(row, [segment.kv for segment in taken])
+                self._taken[row] = taken
 
     def _put_back(self, row: int) -> None:
         """Undo what `_take` did."""
         self._forget()
         self._regions.shorten(row, sum(map(len, self._taken[row])))
-        self._chains.open(np.array([row]), self._taken[row])
+        chain = (*self._chains.of(row), *self._taken[row])
+        self._chains.leave(np.array([row]))
+        self._chains.open(np.array([row]), chain)
         self._taken[row] = ()
 
     def _freeze(self, row: int) -> None:

@@ -21,6 +21,7 @@ from metagen.errors import ModelError, UnsupportedError
 from metagen.generators.directory import read_json
 from metagen.generators.torch.kv.segments import KVSegment
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.send import send
 
 #: Tokens that one row takes at once, and that all rows of one pass take together.
 CHUNK, PASS = 256, 2048
@@ -218,9 +219,9 @@ class TransformersModel:
         mask = np.arange(longest + t) >= padding[:, None]
         position = group.lengths[:, None] + np.arange(t)
         found = self._model(
-            input_ids=torch.from_numpy(tokens).to(self.device),
-            attention_mask=torch.from_numpy(mask.astype(np.int64)).to(self.device),
-            position_ids=torch.from_numpy(position).to(self.device),
+            input_ids=send(tokens, self.device),
+            attention_mask=send(mask.astype(np.int64), self.device),
+            position_ids=send(position, self.device),
             past_key_values=group.cache,
             use_cache=True,
             output_hidden_states=self.keeps_hidden,

@@ -37,9 +37,15 @@ def ruled_out(logits: Tensor) -> Tensor:
 
 
 def without_ruled_out(logits: Tensor, of: Tensor) -> Tensor:
-    """[N, V]: `of`, in which −inf stands for what is left out of `logits`; `of` itself if that is nothing."""
-    least, best = torch.aminmax(logits, dim=-1)
-    return of.masked_fill(ruled_out(logits), -torch.inf) if (least < best + LEAST / 2).any() else of
+    """[N, V]: `of`, in which −inf stands for what is left out of `logits`; on a CPU `of` itself if that is nothing.
+
+    To look first is cheaper on a CPU. Elsewhere it would wait for all that is under way.
+    """
+    if logits.device.type == "cpu":
+        least, best = torch.aminmax(logits, dim=-1)
+        if not (least < best + LEAST / 2).any():
+            return of
+    return of.masked_fill(ruled_out(logits), -torch.inf)
 
 
 def contrastive(

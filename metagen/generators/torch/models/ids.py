@@ -14,6 +14,7 @@ from torch import Tensor
 
 from metagen.errors import InputError, MetagenError
 from metagen.generators.torch.models.language_model import Ints, LanguageModel
+from metagen.generators.torch.send import send
 
 #: ids so far -> a number for each token.
 Function = Callable[[tuple[int, ...]], ArrayLike]
@@ -144,7 +145,7 @@ class FunctionModel(IdsModel):
             except Exception as error:  # noqa: BLE001 - whoever asked hears of it, by `fault`, and nobody else
                 found[i] = np.nan
                 self._faults.append((ids, error))
-        return torch.from_numpy(found).float().to(self._device)
+        return send(found.astype(np.float32), torch.device(self._device))
 
     def fault(self, ids: Sequence[int]) -> InputError | None:
         """What the function did instead of giving numbers (`HasFaults`)."""

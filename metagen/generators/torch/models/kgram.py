@@ -26,6 +26,7 @@ from metagen.generators.models.sources import resolve
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch.models.ids import IdsModel
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.send import send
 from metagen.sequence import Sequence
 
 WEIGHTS = "model.safetensors"
@@ -125,7 +126,7 @@ class KGram(IdsModel):
         places = np.arange(len(owner)) - np.repeat(np.cumsum(each) - each, each) + np.repeat(starts, each)
         found[owner, counts.followers[places] % (v + 1)] += counts.counts[places]
         logits = np.log(found) - np.log(seen + c * v)[:, None]
-        return torch.from_numpy(logits).float().to(self._device)
+        return send(logits.astype(np.float32), torch.device(self._device))
 
 
 def train(

@@ -30,10 +30,14 @@ from metagen.generators.torch.models.compression import Linear, linear
 from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.models.low_rank import Update, Updates
+from metagen.generators.torch.send import send
 
 #: Rows beyond those that decode, for prompts being prefilled and texts being evaluated.
 PREFILL_ROWS = 64
-TAIL = 256
+#: Tokens of a tail at most: on a CPU, and elsewhere, where a segment beside it costs products of its own.
+TAIL, LONG_TAIL = 256, 4096
+#: Tokens of a row in one pass at most.
+CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class LlamaModel:
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
         capacities = _capacities(self.rows, batch, self.token_bytes, kv_bytes, config.context, device)
-        self.chunk = capacities[-1]
+        self.chunk = min(capacities[-1], CHUNK)
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
         self._kv = kv = KVStore(layout, self.rows, batch, capacities)
         self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
@@ -116,12 +120,12 @@ class LlamaModel:
         if batch.order is not None:
             tokens, back = tokens[batch.order], np.argsort(batch.order)
             wanted = back if wanted is None else back[wanted]
-        x = self._embedding[torch.from_numpy(tokens).to(self.device)]
+        x = self._embedding[send(tokens, self.device)]
         turns = self._turns[batch.position][:, None]
         for i, layer in enumerate(self._layers):
             x = self._block(x, i, layer, turns, batch)
         if wanted is not None:
-            x = x[torch.from_numpy(wanted).to(self.device)]
+            x = x[send(wanted, self.device)]
         x = self._norm_by(x, self._norm)
         self.hidden = x.float() if self.keeps_hidden else None
         return self.head(x)
@@ -151,13 +155,19 @@ def _capacities(
 ) -> tuple[int, ...]:
     """Capacities of tails: as long as useful, while rows take at most three quarters of the memory.
 
-    A CPU reads little memory a second, so it has short tails for young rows; elsewhere fewer, larger products win.
+    A CPU reads little memory a second, so it has short tails for young rows; elsewhere fewer, larger products win, and
+    tails are longer while rows take at most half of the memory.
     """
-    tail = min(TAIL, 1 << (context - 1).bit_length())
+    on_cpu = device.type == "cpu"
+    tail = min(TAIL if on_cpu else LONG_TAIL, 1 << (context - 1).bit_length())
     while True:
-        young = (tail // 8, tail * 3 // 8) if device.type == "cpu" and tail >= 64 else ()
+        young = (tail // 8, tail * 3 // 8) if on_cpu and tail >= 64 else ()
         capacities = (*young, tail)
-        least = -(-store_tokens(rows, batch, capacities) * token_bytes * 4 // 3)
+        taken = store_tokens(rows, batch, capacities) * token_bytes
+        if tail > TAIL and 2 * taken > kv_bytes:
+            tail //= 2
+            continue
+        least = -(-taken * 4 // 3)
         if least <= kv_bytes:
             return capacities
         if tail <= 16:

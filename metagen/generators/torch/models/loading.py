@@ -48,9 +48,12 @@ from metagen.sequence import digest
 _LOG = logger(__name__)
 
 
-def memory_for(device: torch.device) -> int:
-    """Bytes for keys and values: half of what is free on a GPU, see `key_value_bytes` elsewhere."""
-    return int(torch.cuda.mem_get_info(device)[0]) // 2 if device.type == "cuda" else key_value_bytes()
+def memory_for(device: torch.device, shape: ModelShape | None) -> int:
+    """Bytes for keys and values: half of what a GPU has free beside the weights, elsewhere `key_value_bytes`."""
+    if device.type != "cuda":
+        return key_value_bytes()
+    weights = 0 if shape is None else int(shape.bytes_total)
+    return max(0, int(torch.cuda.mem_get_info(device)[0]) - weights) // 2
 
 
 @dataclass(frozen=True, slots=True)

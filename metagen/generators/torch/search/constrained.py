@@ -13,6 +13,7 @@ from metagen.generators.decoding.search import ConstrainedBeamSearch
 from metagen.generators.engine import Sample
 from metagen.generators.torch.search.beam import Candidate, Kept, choose
 from metagen.generators.torch.search.step import OVER, Chosen, Step, best, rank
+from metagen.generators.torch.send import send
 
 
 class Held(NamedTuple):
@@ -102,7 +103,7 @@ class Constrained:
             pairs.add((beam, int(tokens[beam, 0])))
             pairs.update((beam, token) for token in self._phrases.following(progress))
         at = np.array(sorted(pairs), np.int64)
-        where = torch.from_numpy(at).to(values.device)
+        where = send(at, values.device)
         sums = values[where[:, 0], where[:, 1]].double().cpu().numpy() + self._totals[at[:, 0]]
         found = [Candidate(t, b, v) for t, (b, v) in zip(sums.tolist(), at.tolist(), strict=True)]
         return sorted((c for c in found if c.total > -np.inf), key=lambda c: -c.total), all_there

@@ -18,6 +18,7 @@ from metagen.generators.decoding.draft import MOST_DRAFTS
 from metagen.generators.randomness import U64, Purpose, uniform
 from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.sampling import Allowed
+from metagen.generators.torch.send import send
 
 Flags = NDArray[np.bool_]
 
@@ -64,14 +65,14 @@ class Block:
         if not held:
             return None
         masks = np.stack([self.masks[keys[i]] for i in held])
-        return torch.tensor(held, device=device), torch.from_numpy(masks).to(device)
+        return send(np.array(held, np.int64), device), send(masks, device)
 
     def take(self, some: Ints) -> Block:
         """The lines of `some` [m] of its rows."""
         n = len(self.rows)
         lines = (np.arange(self.drafts)[:, None] * n + some).ravel()
         new = {old: i for i, old in enumerate(lines.tolist())}
-        q = None if self.q is None else self.q[torch.from_numpy(lines).to(self.q.device)]
+        q = None if self.q is None else self.q[send(lines, self.q.device)]
         taken = Block(self.rows[some], self.homes[lines], self.tokens[lines], self.counts[lines], q)
         taken.masks = {(new[i], place): mask for (i, place), mask in self.masks.items() if i in new}
         taken.near, taken.bad = self.near[lines], self.bad[lines]

@@ -18,6 +18,7 @@ from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import distribution, pick
+from metagen.generators.torch.send import send
 from metagen.generators.torch.speculation.block import Block, Flags, numbers
 from metagen.generators.torch.speculation.pair import Pair, sound
 
@@ -125,10 +126,11 @@ class ModelDrafter:
         allowed = block.allowed_tokens(live, np.full(len(live), place), rows.device)
         q = distribution(logits, self._params(at), history, allowed)
         tokens, near, _ = pick(q, u)
-        block.q[torch.from_numpy(live).to(rows.device), place] = q
-        block.tokens[live, place] = tokens[:, 0].cpu().numpy()
-        block.near[live] += near[:, 0].cpu().numpy()
-        lost: Flags = q.sum(-1).isnan().cpu().numpy()
+        block.q[send(live, rows.device), place] = q
+        found = torch.stack([tokens[:, 0], near[:, 0].long(), q.sum(-1).isnan().long()]).cpu().numpy()
+        block.tokens[live, place] = found[0]
+        block.near[live] += found[1]
+        lost: Flags = found[2] != 0
         if lost.any():
             # Without numbers there is no distribution, nor where nothing is allowed.
             block.bad[live] |= ~sound(logits).cpu().numpy()

@@ -18,6 +18,7 @@ from metagen.generators.torch.parameters import Floats
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs, masses
 from metagen.generators.torch.sampling import NEAR, confidence, distribution, pick, restrict
+from metagen.generators.torch.send import send
 from metagen.generators.torch.speculation.block import Block, Flags, numbers
 from metagen.generators.torch.speculation.drafter import Drafter, Grammars, LookupDrafter, ModelDrafter
 from metagen.generators.torch.speculation.pair import Pair
@@ -111,14 +112,14 @@ class Speculation:
         n = len(block.rows)
         line, place = np.nonzero(np.arange(most + 1) <= block.counts[:, None])
         own = line < n
-        found = logits[torch.from_numpy(first[line[own]] + place[own]).to(logits.device)]
+        found = logits[send(first[line[own]] + place[own], logits.device)]
         if block.drafts > 1:
             found = torch.cat([found, beside])
         params = rows.params.take(block.owners[line])
         history = rows.history(block.owners[line], block.tokens[line], place)
         allowed = block.allowed_tokens(line, place, rows.device)
         p = found.new_zeros(lines, most + 1, found.shape[-1])
-        index = torch.from_numpy(np.stack([line, place])).to(rows.device)
+        index = send(np.stack([line, place]), rows.device)
         p[index[0], index[1]] = distribution(found, params, history, allowed)
         kept, last, near = self._verify(block, p)
         counts, draft = kept.counts.cpu().numpy(), kept.draft.cpu().numpy()
@@ -130,11 +131,11 @@ class Speculation:
         line, place = line[used], place[used]
         row = line % n
         found, params = (
-            found[torch.from_numpy(np.flatnonzero(used)).to(found.device)],
+            found[send(np.flatnonzero(used), found.device)],
             params.take(np.flatnonzero(used)),
         )
         raw = torch.log_softmax(found, -1)
-        chosen = torch.from_numpy(tokens[row, place][:, None]).to(raw.device)
+        chosen = send(tokens[row, place][:, None], raw.device)
         table = np.zeros((n, most + 1))
         table[row, place] = raw.gather(1, chosen)[:, 0].double().cpu().numpy()
         if params.any_greedy:
@@ -160,13 +161,13 @@ class Speculation:
         seeds, positions, n = rows.seed[at], rows.position[at], len(at)
         most = block.tokens.shape[1]
         drafted = Drafted(
-            torch.from_numpy(block.tokens).to(p.device),
-            torch.from_numpy(block.counts).to(p.device),
+            send(block.tokens, p.device),
+            send(block.counts, p.device),
             block.q,
         )
         index, candidate = np.arange(1, most + 1), np.arange(k)[:, None]
         u = numbers(seeds[:, None, None], positions[:, None, None], index, Purpose.ACCEPT, candidate)
-        chances = torch.from_numpy(u).to(p.device)
+        chances = send(u, p.device)
         if k == 1:
             kept = verify(p, drafted, chances[:, 0], self._draft.rule, near=NEAR)
         else:
@@ -187,7 +188,7 @@ class Speculation:
         row = line[held] % n
         history = rows.history(block.rows[row], tokens[row], place[held])
         left = np.zeros((n, tokens.shape[1]))
-        some = found[torch.from_numpy(held).to(found.device)]
+        some = found[send(held, found.device)]
         left[row, place[held]] = masses(some, rows.params.take(block.rows[row]), history, allowed[1])
         return left
 
