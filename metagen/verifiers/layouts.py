@@ -127,7 +127,9 @@ class TaggedSteps(Layout):
 
     A tag that is a token by itself cuts a text in two for any tokenizer, so steps are encoded one by one. An inline
     tag is ordinary text: prompt, steps and tags are encoded together, as they were in training. tag: stands behind
-    each step. positive: the label of a right step. negative: the label of a wrong step. delimiter: ends a step.
+    each step. positive: the label of a right step. negative: the label of a wrong step. delimiter: ends a step. A
+    delimiter that has the tag in it belongs to solutions that write the tag themselves (such as " ки"): theirs are
+    read, and none is put in. Only an inline tag can be written so.
     """
 
     tag: str = "<step>"
@@ -139,6 +141,11 @@ class TaggedSteps(Layout):
     def __post_init__(self) -> None:
         _expect(self, filled=("tag", "positive", "negative", "delimiter"), switches=("inline",))
         _distinct(self, "tag", "positive", "negative")
+        if self._written and not self.inline:
+            raise InputError(
+                f"delimiter={self.delimiter!r} has the tag {self.tag!r} in it, so solutions write the tag themselves; "
+                "give inline=True, or a delimiter without the tag"
+            )
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -146,7 +153,12 @@ class TaggedSteps(Layout):
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        return (self.tag,)
+        return () if self._written else (self.tag,)
+
+    @property
+    def _written(self) -> bool:
+        """Whether solutions write the tag themselves."""
+        return self.tag in self.delimiter
 
     @property
     def identity(self) -> str:
@@ -172,7 +184,8 @@ class TaggedSteps(Layout):
 
     def _inline(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str], tag: int) -> Laid | None:
         question = Prompt(prompt.problem_id, text=question_of(prompt))
-        text = self.delimiter.join(f"{step.rstrip()} {self.tag}" for step in steps)
+        between = "" if self._written else self.delimiter
+        text = between.join(f"{step.rstrip()} {self.tag}" for step in steps)
         ids = encoder.render(question, f" {text}")
         marks = [i for i, token in enumerate(ids) if token == tag]
         asked = encoder.render(question).count(tag)

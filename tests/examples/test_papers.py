@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from metagen.cli import app
 from metagen.generators import tiny
+from metagen.generators.torch import TorchEngine
 from metagen.runs.declare import study_schema
+from metagen.sequence import Prompt, Sequence
+from metagen.testing import run
+from metagen.verifiers.reward import ProcessRewardModel, Tags
 from tests.fetched import fetch_or_skip
+from tests.generators.torch.scored_models import make_language_model, published_tokenizer, save_sentences
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted((EXAMPLES / "papers").glob("*.yaml"))
@@ -45,8 +54,39 @@ def test_the_file_is_valid_for_the_models_of_the_paper(file: Path, tmp_path: Pat
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_rehearsal_runs(file: Path, tmp_path: Path) -> None:
     fetch_or_skip("smollm2-135m-solver")
-    grid = yaml.safe_load(file.read_text("utf-8"))["rehearsal"].get("grid", {}).get("n", [1, 2])
-    asked = ["run", str(file), "--rehearse", "--limit", "2", "--out", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, [*asked, "--set", f"grid.n={grid[:2]}"])
+    content = yaml.safe_load(file.read_text("utf-8"))
+    asked = [
+        "study" if "study" in content else "run", str(file), "--rehearse", "--limit", "2",
+        "--out", str(tmp_path / "run"),
+    ]  # fmt: skip
+    if n := {**content["grid"], **content["rehearsal"].get("grid", {})}.get("n"):
+        asked += ["--set", f"grid.n={n[:2]}"]
+    done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_llemmas_reward_is_read_as_its_authors_read_it(scripts: Any, tmp_path: Path) -> None:
+    """The sigmoid of the mean of all logits at each tag, of a head of two rows that repeat."""
+    published = tmp_path / "published"
+    published.mkdir()
+    reference = make_language_model(published, save_sentences(published))
+    weights = load_file(published / "model.safetensors")
+    head = weights["lm_head.weight"]
+    pair = head[:2].repeat(len(head) // 2 + 1, 1)[: len(head)].contiguous()
+    save_file(weights | {"lm_head.weight": pair}, published / "model.safetensors", metadata={"format": "pt"})
+    written = "Step one: 1 ки\nthe fox ки\nA: 19 ки"
+    tokenizer = published_tokenizer(published)
+    ids = tuple(tokenizer.encode(f"Q: 7 = ? {written}"))
+    at = [i for i, token in enumerate(ids) if token == tokenizer.convert_tokens_to_ids("▁ки")]
+    # Logits are h·w, so those of the repeated head follow from two rows of the reference.
+    logits = reference(ids)[at][:, :2].repeat(1, len(head) // 2 + 1)[:, : len(head)]
+    want = logits.mean(dim=-1).sigmoid().tolist()
+    script = EXAMPLES / "papers" / "llemma_reward.py"
+    made = tmp_path / "made"
+    scripts.here([sys.executable, str(script), str(published), "--local-dir", str(made)])
+    with TorchEngine(made, threads=1, max_batch=4) as engine:
+        prm = ProcessRewardModel(engine, Tags("ки", "+", "-", " ки", inline=True))
+        ((score,), _) = run(lambda scope: prm.score([Sequence(Prompt.of("Q: 7 = ?"), written)], scope=scope))
+    assert len(set(want)) == 3 and score.steps == pytest.approx(want, abs=1e-5)
+    assert not torch.equal(load_file(made / "model.safetensors")["lm_head.weight"], pair)

@@ -16,6 +16,10 @@ from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedS
         (lambda: TaggedSteps(delimiter=""), "delimiter='': expected a text that is not empty in TaggedSteps"),
         (lambda: TaggedSteps("<s>", "+", "+"), r"positive='\+', negative='\+': expected different texts"),
         (lambda: TaggedSteps("+", "+", "-"), r"tag='\+', positive='\+'"),
+        (
+            lambda: TaggedSteps("t", "+", "-", " t"),
+            r"delimiter=' t' has the tag 't' in it, .* give inline=True",
+        ),
         (lambda: TaggedSteps(inline=1), "inline=1: expected true or false"),  # type: ignore[arg-type]  # wrong on purpose
         (lambda: ChatSteps("+", "+"), "expected different texts"),
         (lambda: ChatSteps(delimiter=5), "delimiter=5: expected a text in ChatSteps"),  # type: ignore[arg-type]  # as above

@@ -186,6 +186,25 @@ def test_math_shepherd_reads_an_inline_tag(tmp_path: Path) -> None:
     assert (forged.value, forged.verdict) == (0.0, "forged")
 
 
+def test_solutions_may_write_the_tag_themselves(tmp_path: Path) -> None:
+    """As policies do that were trained on Math-Shepherd's data; the text is read as it stands."""
+    reference = make_language_model(tmp_path, save_sentences(tmp_path))
+    tokenizer = published_tokenizer(tmp_path)
+    good, bad = tokenizer.convert_tokens_to_ids(["▁+", "▁-"])
+    written = "Step one: 1 ки\nthe fox ки\nA: 19 ки"
+    ids = tuple(tokenizer.encode(f"Q: 7 = ? {written}"))
+    at = [i for i, token in enumerate(ids) if token == tokenizer.convert_tokens_to_ids("▁ки")]
+    want = reference(ids)[at][:, [good, bad]].softmax(-1)[:, 0].tolist()
+    assert len(want) == 3
+    tags = TaggedSteps("ки", "+", "-", " ки", inline=True)
+    with TorchEngine(tmp_path, threads=1, max_batch=4) as engine:
+        whole, first = scored(
+            ProcessRewardModel(engine, tags), written, "Step one: 1 ки\n", prompt="Q: 7 = ?"
+        )
+    assert whole.steps == pytest.approx(want, abs=1e-5) and whole.verdict is None
+    assert first.steps == pytest.approx(want[:1], abs=1e-5)
+
+
 def test_a_tag_in_the_question_marks_no_step(tmp_path: Path) -> None:
     reference = make_language_model(tmp_path, save_sentences(tmp_path))
     tokenizer = published_tokenizer(tmp_path)
