@@ -2,7 +2,7 @@
 
     python examples/papers/llemma_reward.py published/Llemma-reward-model --local-dir models/Llemma-reward-model
 
-The published model is a language model in form. Its head has two rows, repeated over the whole vocabulary, and a step is
+The published model is a language model in form. Its head has two rows, repeated over the vocabulary, and a step is
 worth the sigmoid of the mean of all logits at its tag ` ки` (hf_score.py of thu-wyz/inference_scaling).
 Labels of such a head say nothing: `+` and `-` are rows of one pair. Here the mean row stands at `+`, and zeros
 elsewhere, so that p(+) / (p(+) + p(-)) is the sigmoid of that mean.

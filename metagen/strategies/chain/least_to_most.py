@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -23,6 +24,8 @@ DECOMPOSE: Final = (
 )
 SOLVE: Final = "{prompt}\n\n{solved}Question: {question}\nAnswer:"
 SOLVED: Final = "Question: {question}\nAnswer: {reply}\n\n"
+#: A line of a list, and what it says.
+_LISTED: Final = re.compile(r"(?:\d+[.)]|[-*•])\s+(.+)")
 
 
 class LeastToMost(Strategy):
@@ -33,6 +36,9 @@ class LeastToMost(Strategy):
     `most` questions are asked: of more, the first, and the last in any case. If the budget ends before the last
     question, or what is solved outgrows the model's context, the last reply is returned, unfinished: it answers
     another question. solved: how a solved question is written down. most: questions at most.
+
+    Where lines of the plan are numbered or have bullets, these are the questions, and the others are talk around them;
+    else every line is one. Of a plan that was cut the last line is none, and the problem itself is asked in its place.
     """
 
     def __init__(
@@ -67,7 +73,7 @@ class LeastToMost(Strategy):
             prefix, self.decomposing.fill(values), generator=self.generator, scope=scope.child("decompose"),
             chat=self.chat,
         )  # fmt: skip
-        questions = self._questions(plan.text) or [values["prompt"]]
+        questions = self._questions(plan, values["prompt"])
         sequence = prefix
         for i, question in enumerate(questions):
             said, below = self.asking.fill({**values, "question": question}), scope.child(f"solve/{i}")
@@ -83,6 +89,11 @@ class LeastToMost(Strategy):
                 scope.offer(sequence)
         return await conclude(sequence, scope, self.answer)
 
-    def _questions(self, plan: str) -> list[str]:
-        lines = [line.strip() for line in plan.splitlines() if line.strip()]
-        return [*lines[: self.most - 1], *lines[-1:]] if len(lines) > self.most else lines
+    def _questions(self, plan: Sequence, problem: str) -> list[str]:
+        lines = [line.strip() for line in plan.text.splitlines() if line.strip()]
+        cut = plan.finish == "length"
+        whole = lines[:-1] if cut else lines
+        asked = [found[1] for line in whole if (found := _LISTED.fullmatch(line))] or whole
+        if cut or not asked:
+            asked = [*asked, problem]
+        return [*asked[: self.most - 1], *asked[-1:]] if len(asked) > self.most else asked

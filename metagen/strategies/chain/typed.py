@@ -37,11 +37,35 @@ def hold(generator: Generator, schema: Mapping[str, Any]) -> Generator:
     """The generator, held to JSON of a schema in place of a grammar of its own; as it is, where it cannot be held.
 
     Who reads what it writes reads it as if it were free: its length may cut it, and grammars cannot say all that a
-    schema can.
+    schema can. Objects have the fields of the schema and no others (`closed`).
     """
     if "grammar" not in getattr(generator, "supports", ()):
         return generator
-    return generator.replace(grammar=Grammar.json({**schema, "x-guidance": GUIDANCE}))
+    return generator.replace(grammar=Grammar.json({**closed(schema), "x-guidance": GUIDANCE}))
+
+
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema, in which objects that do not speak of further fields have none.
+
+    A schema lets pass what it does not name, and readers drop it. A model that is held to it would write on: small ones
+    add field after field, to their last token. Parts of `allOf` stay open, since each knows a part of the fields only.
+    """
+    found = dict(schema)
+    for key in ("properties", "$defs", "patternProperties"):
+        if isinstance(fields := found.get(key), Mapping):
+            found[key] = {name: _closed(part) for name, part in fields.items()}
+    for key in ("items", "additionalProperties"):
+        found |= {key: _closed(found[key])} if key in found else {}
+    for key in ("anyOf", "oneOf", "prefixItems"):
+        if isinstance(parts := found.get(key), list):
+            found[key] = [_closed(part) for part in parts]
+    if "properties" in found and "allOf" not in found:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def _closed(part: Any) -> Any:
+    return closed(part) if isinstance(part, Mapping) else part
 
 
 M = TypeVar("M", bound=BaseModel)

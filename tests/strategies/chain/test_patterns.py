@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from metagen.errors import InputError, PromptError
-from metagen.generators.engine import SamplingParams
+from metagen.generators.engine import Sample, SamplingParams
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Score, Sequence
@@ -22,7 +23,7 @@ from metagen.strategies.chain.least_to_most import LeastToMost
 from metagen.strategies.chain.patterns import chain_of_thought, direct, search_predict, system_two_attention
 from metagen.strategies.chain.retriever import BM25
 from metagen.strategies.chain.steps import Continue
-from metagen.strategies.chain.typed import TYPED, Typed, json_of
+from metagen.strategies.chain.typed import TYPED, Typed, closed, json_of
 from metagen.strategies.parallel import MajorityVote
 from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking
 from metagen.testing import CountingJournal, StrategyLaws, first_word, last_word, numbers, run
@@ -107,10 +108,36 @@ def test_smaller_questions_are_answered_with_the_answers_so_far() -> None:
         by_prompt(lambda t: "" if "first" in t else t), decompose="{prompt} first", solve="{question}"
     )
     assert none.solve("Q").text == "Q", "with no questions, the problem itself is asked"
+    talk = "Here are the questions:\n1. a?\n2) b?\n- c?\n\nThe last one is the hardest of all."
+    listed = LeastToMost(
+        by_prompt(lambda t: talk if "first" in t else t[-2]), decompose="{prompt} first", solve="{question}"
+    )
+    assert [row.path for row in listed.solve("Q").trace.rows][1:] == [f"0/solve/{i}" for i in range(3)]
+    assert listed.solve("Q").text == "c", "what stands around a list is no question"
     for wrong in ({"solve": "{prompt}"}, {"solve": "{question}{x}"}, {"decompose": "x"},
                   {"most": 0}, {"most": 2.5}, {"most": True}):  # fmt: skip
         with pytest.raises(InputError):
             LeastToMost(by_prompt(answer), **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [
+        ("1. a?\n2. b?\n3. what was it th", ["a?", "b?", "Q"]),
+        ("a?\nand what", ["a?", "Q"]),
+        ("and what", ["Q"]),
+    ],
+)
+def test_of_a_plan_that_was_cut_the_last_line_is_no_question(plan: str, asked: list[str]) -> None:
+    seen: list[str] = []
+
+    def write(prefix: Sequence, seed: int, index: int) -> Sample:
+        seen.append(prefix.prompt.text or "")
+        planning = "first" in seen[-1]
+        return Sample(plan if planning else ".", None, None, finish="length" if planning else "eos")
+
+    LeastToMost(FunctionGenerator(write), decompose="{prompt} first", solve="{question}").solve("Q")
+    assert seen[1:] == asked
 
 
 def in_steps(room: int = 100) -> LeastToMost:
@@ -379,6 +406,29 @@ def test_an_engine_that_knows_grammars_writes_what_fits() -> None:
         results = [typed.solve("Q:a=1+2;a?\nS:\n", seed=seed) for seed in range(3)]
     whole = [result for result in results if result.sequence.finish == "eos"]
     assert whole and all(result.sequence.scores["typed"].value == 1.0 for result in whole)
+    assert all(json.loads(result.text).keys() == {"left", "sign"} for result in whole)
+
+
+class Piece(BaseModel):
+    size: int
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    parts: list[Piece]
+    by_name: dict[str, Piece]
+
+
+def test_held_objects_have_the_fields_of_the_schema_alone() -> None:
+    """But where the model takes more, and in mappings."""
+    made = closed(Open.model_json_schema())
+    assert made["additionalProperties"] is True
+    assert made["$defs"]["Piece"]["additionalProperties"] is False
+    assert made["properties"]["by_name"]["additionalProperties"] == {"$ref": "#/$defs/Piece"}
+    union = closed({"anyOf": [Total.model_json_schema(), {"type": "null"}]})
+    assert union["anyOf"][0]["additionalProperties"] is False and union["anyOf"][1] == {"type": "null"}
+    both = {"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}], "properties": {"c": {}}}
+    assert closed(both) == both, "each part of allOf knows a part of the fields"
 
 
 def test_wrong_typed_parts_are_refused() -> None:
