@@ -30,6 +30,8 @@ _SCORE: Final = re.compile(
     re.IGNORECASE,
 )
 _FRACTION: Final = re.compile(rf"[\W_]*?{_NUMBER}{_OUT_OF}[\W_]*")
+#: Characters of a reply that is short enough to be one: in a longer text the first word is no conclusion.
+SHORT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ class VerdictReader:
     """Reads the answers to one question.
 
     In this order: the last label that follows the cue; a label that is all there is; a field of the last JSON object
-    (`FIELDS`) that holds a label, a truth value (of the field `correct`) or a score; the last score that is called
-    one. Upper and lower case are one, unless two labels differ in nothing else.
+    (`FIELDS`) that holds a label, a truth value (of the field `correct`) or a score; a short reply that opens with a
+    label ("No, it is 5.") or ends in "the answer is" and one, where labels are words and the reply has no other; the
+    last score that is called one. Upper and lower case are one, unless two labels differ in nothing else.
 
     A score out of something, 7/10 or 70%, is a share of the question's scale, and on a scale that ends there a number
     of it. A number alone is read on a scale of numbers only, where it lies on it. Between two answers there is no
@@ -62,6 +65,16 @@ class VerdictReader:
         name = f"({'|'.join(map(_label_pattern, sorted(names, key=len, reverse=True)))})"
         self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d|\s*/\s*\d|\s*%)", case) if cue else None
         self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
+        words = all(label.isalpha() and len(label) > 1 for label in names)
+        self._replies = (
+            (
+                re.compile(rf"[\W_]*{name}(?=\s*[.,;:!]|[*_]*\s*\n)", case),
+                re.compile(rf"(?s:.*)\banswer\s+is[\s:*_\"'`(\[]*{name}[\W_]*\Z", case),
+            )
+            if words
+            else ()
+        )
+        self._word = re.compile(rf"(?<!\w){name}(?!\w)", case)
         self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
         self._low, self._high = min(question.labels.values()), max(question.labels.values())
         self._numbers = all(
@@ -81,6 +94,8 @@ class VerdictReader:
         for fields in _objects(text):
             if (verdict := self._in(fields)) is not None:
                 return verdict
+        if (reply := self._reply(text)) is not None:
+            return reply
         if not self._scored:
             return None
         for pattern in filter(None, (self._behind, _SCORE)):
@@ -88,6 +103,13 @@ class VerdictReader:
                 return score
         whole = _FRACTION.fullmatch(text)
         return self._score(whole) if whole and (whole[2] or whole[3]) else None
+
+    def _reply(self, text: str) -> Verdict | None:
+        """The verdict of a short reply that forgot the cue, where it names one label and no other."""
+        if len(text) > SHORT or not any(pattern.match(text) for pattern in self._replies):
+            return None
+        said = {self._fold(match[1]) for match in self._word.finditer(text)}
+        return Verdict(self._worth[said.pop()], "label") if len(said) == 1 else None
 
     def _in(self, fields: dict[str, Any]) -> Verdict | None:
         named = {str(name).casefold(): value for name, value in fields.items()}
