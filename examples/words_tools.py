@@ -45,4 +45,4 @@ def calculate(expression: str) -> str:
 
 def work_out(query: str) -> str:
     """The answer to a follow-up question that is a calculation, such as 9 + 14."""
-    return calculate(query.strip().rstrip("=?").removeprefix("What is"))
+    return calculate(query.partition("=")[0].strip().rstrip("?").removeprefix("What is"))
