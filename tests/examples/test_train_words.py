@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import peft
 import pytest
 import torch
@@ -33,6 +35,17 @@ Tom had number0 apples . He ate number1 . How many are left ?,9.0 4.0,- number0 
 A pen costs $ number0 . What do number1 of Ann 's pens cost ?,2.5 4.0,* number0 number1,10.0
 Two piles of number0 and number1 stones . How many ?,5.0 5.0,+ number0 number1,10.0
 """
+
+
+APPLES = {
+    "question": "Tom had 9 apples. He bought 4 and ate 2. How many has he now?",
+    "answer": "11",
+    "numbers": ["9", "4", "2"],
+    "equation": "- + number0 number1 number2",
+    "source": "story",
+    "held_out": False,
+    "solutions": [{"text": "9 + 4 = 13\nThe answer is 13.", "count": 3}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +106,84 @@ def test_equations_are_worked_out(
 
 
 def test_answers_are_compared_as_numbers(words: Callable[[str], ModuleType]) -> None:
-    rollouts = words("rollouts")
-    assert rollouts.is_right("1 + 2 = 3\nThe answer is 3.", "3")
-    assert rollouts.is_right("The answer is 1,200.", "1200")
-    assert not rollouts.is_right("The answer is 13.", "3")
-    assert not rollouts.is_right("The answer is 3. Or 4?", "3")
-    assert rollouts.prefixes("a\nb\nc") == ["a\n", "a\nb\n", "a\nb\nc"]
+    candidates = words("candidates")
+    assert candidates.is_right("1 + 2 = 3\nThe answer is 3.", "3")
+    assert candidates.is_right("The answer is 1,200.", "1200")
+    assert not candidates.is_right("The answer is 13.", "3")
+    assert not candidates.is_right("The answer is 3. Or 4?", "3")
+
+
+def test_each_question_of_a_story_has_its_equation(words: Callable[[str], ModuleType]) -> None:
+    problems = words("problems")
+    templates = problems.stories(problems.STORIES)
+    assert len(templates) > 200
+    found = {p.question: p for p in problems.draw_all(templates, len(templates), np.random.default_rng(0))}
+    for problem in found.values():
+        assert not re.search(r"[{}]|number\d", problem.question)
+        assert all(re.search(rf"\b{n}\b", problem.question) for n in problem.numbers)
+        assert len(set(problem.numbers)) == len(problem.numbers), "numbers are told apart by their values"
+        worked = words("data").work_out(problem.equation.split(), [Fraction(n) for n in problem.numbers])
+        assert worked and worked[1] == Fraction(problem.answer) > 0
+
+
+def test_a_sentence_that_is_not_needed_brings_a_number(
+    words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
+) -> None:
+    problems = words("problems")
+    templates = problems.mawps([tmp_path / "train.csv"])
+    drawn = list(problems.draw_all(templates[:1], 60, np.random.default_rng(0)))
+    more = [p for p in drawn if len(p.numbers) == 3]
+    assert 8 <= len(more) <= 35, "every third, with a false alarm once in a thousand"
+    assert all(p.equation == "- number0 number1" and "How many are left?" in p.question for p in drawn)
+    assert all(int(p.answer) == int(p.numbers[0]) - int(p.numbers[1]) for p in drawn)
+
+
+@pytest.mark.parametrize(
+    ("solution", "values"),
+    [
+        ("9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", [1, 1, 1]),
+        ("9 - 2 = 7\n7 + 4 = 11\nThe answer is 11.", [1, 1, 1]),
+        ("9 - 2 = 7\n7 - 4 = 3\nThe answer is 3.", [1, 0, 0]),
+        ("9 * 4 = 36\n36 - 2 = 34\nThe answer is 34.", [0, 0, 0]),
+        ("9 + 4 = 13\n13 - 2 = 12\nThe answer is 12.", [1, 0, 0]),
+        ("9 + 4 = 12\n12 - 2 = 11\nThe answer is 11.", [-1, -1, -1]),
+        ("So 9 and 4 are 13.\nThe answer is 13.", [-1, 0]),
+        ("9 + 4 = 13\nThe answer is 13.", [1, 0]),
+        ("9 + 4 = 13", [0]),
+    ],
+)
+def test_lines_have_values(words: Callable[[str], ModuleType], solution: str, values: list[float]) -> None:
+    assert words("candidates").values_of(APPLES, solution) == values
+
+
+def test_a_row_has_right_and_wrong_solutions_of_the_same_weight(words: Callable[[str], ModuleType]) -> None:
+    candidates, rewards = words("candidates"), words("rewards")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        texts = candidates.choose(APPLES, rng)
+        found = [candidates.values_of(APPLES, text)[-1] for text in texts]
+        assert len(texts) == candidates.TOGETHER and set(found) == {0.0, 1.0}
+        solutions = [(text, candidates.values_of(APPLES, text), k % 2 == 0) for k, text in enumerate(texts)]
+        row = rewards.row_of(Letters(), APPLES["question"], solutions)
+        right, wrong = (
+            sum(w for w, v in zip(row["weights"], row["values"], strict=True) if v == value)
+            for value in (1, 0)
+        )
+        assert right == pytest.approx(wrong) and right in (pytest.approx(0.5), pytest.approx(1.0))
+        assert {len(column) for column in row.values()} == {len(row["input_ids"])}
+
+
+class Letters:
+    """A tokenizer of one token a character."""
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
+
+    def apply_chat_template(self, turns: list[dict[str, str]], **_: bool) -> str:
+        return turns[0]["content"]
+
+    def convert_tokens_to_ids(self, tag: str) -> int:
+        return 1000 + len(tag)
 
 
 @pytest.mark.slow
