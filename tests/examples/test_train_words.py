@@ -205,45 +205,67 @@ def test_the_recipe_for_two_steps(
     rows = (Path(data) / "train.jsonl").read_text() + (Path(data) / "validation.jsonl").read_text()
     for name in ("train", "validation"):
         (Path(data) / f"{name}.jsonl").write_text(rows)
-    short = ("--steps", "2", "--batch", "2", "--rank", "2")
-    run("solver.py", "--data", data, "--into", solver, *short)
-    assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short), (
+    short = ("--steps", "2", "--batch", "2")
+    run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2")
+    assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2"), (
         "it goes on from its end"
     )
-    rollouts = tmp_path / "rollouts.jsonl"
-    sampled = ("--samples", "2", "--completions", "2", "--quiet")
-    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    problems, rollouts = tmp_path / "problems.jsonl", tmp_path / "rollouts.jsonl"
+    run("problems.py", *published[2:], "--into", str(problems), "--count", "4", "--validation", "2")
+    sample = (
+        "rollouts.py",
+        "--problems",
+        str(problems),
+        "--solver",
+        f"{solver}/adapter",
+        "--into",
+        str(rollouts),
+    )
+    run(*sample, "--samples", "2", "--count", "4", "--quiet")
     before = rollouts.read_text()
-    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    run(*sample, "--samples", "2", "--count", "4", "--quiet")
     assert rollouts.read_text() == before, "what is there is not made again"
+    assert [json.loads(line)["held_out"] for line in before.splitlines()] == [True, True, False, False]
+    learned = ("--problems", str(problems), "--rollouts", str(rollouts), "--begin", f"{solver}/adapter")
+    assert "eval_loss" in run("rewards.py", *learned, "--into", rewards, "--longest", "400", *short)
     record = json.loads(before.splitlines()[0])
-    text = "9 - 4 = 5\nThe answer is 5."
-    record["solutions"] = [{"text": text, "count": 1, "values": [1.0, 0.5]}]
-    rollouts.write_text(before + json.dumps(record) + "\n")
-    assert "eval_loss" in run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
+    record["solutions"] += [
+        {"text": f"The answer is {answer}.", "count": 1} for answer in (record["answer"], "7531")
+    ]
+    rollouts.write_text(json.dumps(record) + "\n")
+    measured = run("measure.py", "--judge", f"{rewards}/adapter", "--solutions", str(rollouts))
+    assert "AUC within problems, outcome, all" in measured and "vote, calculator, process" in measured
 
     tuning, recipe = words("tuning"), words("rewards")
     base, tokenizer = tuning.base()
-    by_steps, as_a_whole = recipe.rows_of(tokenizer, [record])
+    text = "9 + 4 = 13\nThe answer is 13."
+    values = words("candidates").values_of(APPLES, text)
+    alone = [recipe.row_of(tokenizer, APPLES["question"], [(text, values, how)]) for how in (True, False)]
+    together = recipe.row_of(tokenizer, APPLES["question"], [(text, values, how) for how in (True, False)])
+    start = len(tuning.ask(tokenizer, APPLES["question"]))
     trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
     labels = SimpleNamespace(labels=tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
     with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
-        prompt = Prompt("p", messages=(Message("user", record["question"]),))
+        prompt = Prompt("p", messages=(Message("user", APPLES["question"]),))
         solution = Sequence(prompt, text)
         process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
-        read = ((process, by_steps, text.splitlines(keepends=True)), (outcome, as_a_whole, [text]))
-        for verifier, row, steps in read:
+        read = ((process, text.splitlines(keepends=True)), (outcome, [text]))
+        last = start - 1
+        for (verifier, steps), row in zip(read, alone, strict=True):
             laid = verifier.reads.lay(verifier._encoder, prompt, steps)
             assert laid is not None and list(laid.ids) == row["input_ids"]
             assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
             (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
-            # Of a row whose only value is 1 the loss is -log of what the verifier says there.
-            last = laid.positions[-1]
-            row["values"] = [1.0 if i == last else recipe.UNREAD for i in range(len(row["values"]))]
-            fill = {"input_ids": 0, "values": recipe.UNREAD, "weights": 0.0}
+            # Where one value is read and is 1, the loss is -log of what the verifier says there. Solutions of a row
+            # do not see each other, so that this holds of each as if it were alone.
+            last += len(row["input_ids"]) - start
+            one = together | {
+                "values": [1.0] * len(together["values"]),
+                "weights": [float(i == last) for i in range(len(together["values"]))],
+            }
             with torch.inference_mode():
-                loss = recipe.RewardTrainer.compute_loss(labels, trained, tuning.Padded(fill)([row]))
+                loss = recipe.RewardTrainer.compute_loss(labels, trained, tuning.Padded(recipe.FILL)([one]))
             assert math.exp(-loss.item()) == pytest.approx(
                 score.steps[-1] if score.steps else score.value, abs=0.03
             )
-            assert abs(score.value - 0.5) > 0.05, "labels in the other order would say something else"
+            assert abs(score.value - 0.5) > 0.02, "labels in the other order would say something else"

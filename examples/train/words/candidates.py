@@ -18,7 +18,7 @@ from metagen.verifiers.equations import check_equations
 
 UNREAD = -1.0
 #: Solutions of a row; of these the solver's at most, right and wrong.
-TOGETHER, SAMPLED_RIGHT, SAMPLED_WRONG = 7, 2, 3
+TOGETHER, SAMPLED_RIGHT, SAMPLED_WRONG = 6, 2, 3
 #: How often each operation is written by mistake.
 MISTAKES = {"+": 0.35, "-": 0.35, "*": 0.15, "/": 0.15}
 TRIES = 200

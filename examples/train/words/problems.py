@@ -151,10 +151,11 @@ def cast(text: str, rng: np.random.Generator) -> str:
 
 
 def draw_all(templates: Sequence[Template], count: int, rng: np.random.Generator) -> Iterator[Problem]:
-    """`count` problems, each template as often as any other."""
+    """`count` problems, each template as often as any other; none where no template can be drawn."""
     others = sentences(templates)
-    made = 0
-    while made < count:
+    made, before = 0, -1
+    while before < made < count:
+        before = made
         for i in rng.permutation(len(templates)):
             problem = draw(templates[i], others, rng)
             if problem is not None and made < count:

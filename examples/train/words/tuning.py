@@ -105,7 +105,7 @@ def fit(
         output_dir=str(checkpoints), num_train_epochs=args.epochs, max_steps=args.steps, use_cpu=True, seed=args.seed,
         per_device_train_batch_size=args.batch, per_device_eval_batch_size=args.batch, optim="adamw_torch",
         train_sampling_strategy="group_by_length", learning_rate=args.rate, lr_scheduler_type="linear", warmup_steps=30,
-        weight_decay=0.0, logging_steps=20, save_steps=50, save_total_limit=2, eval_strategy="steps", eval_steps=300,
+        weight_decay=0.0, logging_steps=10, save_steps=25, save_total_limit=2, eval_strategy="steps", eval_steps=300,
         prediction_loss_only=True, label_names=list(fill)[1:], remove_unused_columns=False, report_to=[],
         disable_tqdm=True,
     )  # fmt: skip
