@@ -20,9 +20,10 @@ import peft
 import pytest
 import torch
 
-from metagen import OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
+from metagen import Prompt, Sequence, TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Message
+from metagen.verifiers.implicit import ImplicitProcessRewardModel
 from tests.fetched import fetch_or_skip
 
 WORDS = Path(__file__).parents[2] / "examples" / "train" / "words"
@@ -163,7 +164,7 @@ def test_a_row_has_right_and_wrong_solutions_of_the_same_weight(words: Callable[
         texts = candidates.choose(APPLES, rng)
         found = [candidates.values_of(APPLES, text)[-1] for text in texts]
         assert len(texts) == candidates.TOGETHER and set(found) == {0.0, 1.0}
-        solutions = [(text, candidates.values_of(APPLES, text), k % 2 == 0) for k, text in enumerate(texts)]
+        solutions = [(text, candidates.values_of(APPLES, text)) for text in texts]
         row = rewards.row_of(Letters(), APPLES["question"], solutions)
         right, wrong = (
             sum(w for w, v in zip(row["weights"], row["values"], strict=True) if v == value)
@@ -181,9 +182,6 @@ class Letters:
 
     def apply_chat_template(self, turns: list[dict[str, str]], **_: bool) -> str:
         return turns[0]["content"]
-
-    def convert_tokens_to_ids(self, tag: str) -> int:
-        return 1000 + len(tag)
 
 
 @pytest.mark.slow
@@ -233,39 +231,46 @@ def test_the_recipe_for_two_steps(
         {"text": f"The answer is {answer}.", "count": 1} for answer in (record["answer"], "7531")
     ]
     rollouts.write_text(json.dumps(record) + "\n")
-    measured = run("measure.py", "--judge", f"{rewards}/adapter", "--solutions", str(rollouts))
-    assert "AUC within problems, outcome, all" in measured and "vote, calculator, process" in measured
+    measured = run(
+        "measure.py",
+        "--judge",
+        f"{rewards}/adapter",
+        "--reference",
+        f"{solver}/adapter",
+        "--solutions",
+        str(rollouts),
+    )
+    assert "AUC within problems, judge, all" in measured and "vote, calculator, judge" in measured
 
     tuning, recipe = words("tuning"), words("rewards")
     base, tokenizer = tuning.base()
-    text = "9 + 4 = 13\nThe answer is 13."
-    values = words("candidates").values_of(APPLES, text)
-    alone = [recipe.row_of(tokenizer, APPLES["question"], [(text, values, how)]) for how in (True, False)]
-    together = recipe.row_of(tokenizer, APPLES["question"], [(text, values, how) for how in (True, False)])
-    start = len(tuning.ask(tokenizer, APPLES["question"]))
+    texts = ["9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", "9 - 4 = 5\nThe answer is 5."]
+    solutions = [(text, words("candidates").values_of(APPLES, text)) for text in texts]
+    row = recipe.row_of(tokenizer, APPLES["question"], solutions)
     trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
-    labels = SimpleNamespace(labels=tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
-    with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
+    reference = peft.PeftModel.from_pretrained(tuning.base()[0], f"{solver}/adapter")
+    with (
+        TorchEngine(f"{rewards}/adapter", dtype="float32") as engine,
+        TorchEngine(f"{solver}/adapter", dtype="float32") as before,
+    ):
         prompt = Prompt("p", messages=(Message("user", APPLES["question"]),))
-        solution = Sequence(prompt, text)
-        process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
-        read = ((process, text.splitlines(keepends=True)), (outcome, [text]))
-        last = start - 1
-        for (verifier, steps), row in zip(read, alone, strict=True):
-            laid = verifier.reads.lay(verifier._encoder, prompt, steps)
-            assert laid is not None and list(laid.ids) == row["input_ids"]
-            assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
-            (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
-            # Where one value is read and is 1, the loss is -log of what the verifier says there. Solutions of a row
-            # do not see each other, so that this holds of each as if it were alone.
-            last += len(row["input_ids"]) - start
-            one = together | {
-                "values": [1.0] * len(together["values"]),
-                "weights": [float(i == last) for i in range(len(together["values"]))],
-            }
-            with torch.inference_mode():
-                loss = recipe.RewardTrainer.compute_loss(labels, trained, tuning.Padded(recipe.FILL)([one]))
-            assert math.exp(-loss.item()) == pytest.approx(
-                score.steps[-1] if score.steps else score.value, abs=0.03
-            )
-            assert abs(score.value - 0.5) > 0.02, "labels in the other order would say something else"
+        verifier = ImplicitProcessRewardModel(engine, before, beta=recipe.BETA, cumulative=True)
+        sequences = [Sequence(prompt, text) for text in texts]
+        scores = asyncio.run(verifier.score(sequences, scope=Scope.root("p")))
+        for k, sequence in enumerate(sequences, 1):
+            own = [i for i, branch in enumerate(row["branch"]) if branch in (0, k)]
+            assert [row["input_ids"][i] for i in own] == list(verifier._trace(sequence).ids)
+    # Where one value is read and is 1, the loss is -log of what the verifier says there. Solutions of a row do not see
+    # each other, so that this holds of each as if it were alone.
+    ends = [i for i, value in enumerate(row["values"]) if value != recipe.UNREAD]
+    said = [value for score in scores for value in score.steps or ()]
+    assert len(ends) == len(said) == 5
+    for end, value in zip(ends, said, strict=True):
+        one = row | {
+            "values": [1.0] * len(row["values"]),
+            "weights": [float(i == end) for i in range(len(row["values"]))],
+        }
+        with torch.inference_mode():
+            batch = tuning.Padded(recipe.FILL)([one])
+            loss = recipe.RewardTrainer.compute_loss(SimpleNamespace(reference=reference), trained, batch)
+        assert math.exp(-loss.item()) == pytest.approx(value, abs=0.03)

@@ -24,11 +24,13 @@ import pyarrow.parquet as pq
 from scipy.stats import binomtest
 
 from candidates import ANSWER, is_right
-from metagen import EquationVerifier, OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
+from metagen import EquationVerifier, Prompt, Sequence, TorchEngine
 from metagen.analysis.selection import problem_aucs
 from metagen.scope import Scope
 from metagen.sequence import Message
 from metagen.verifiers.base import Verifier
+from metagen.verifiers.implicit import ImplicitProcessRewardModel
+from rewards import BETA
 
 #: The weight of a solution with a false equation, in votes with a calculator.
 FALSE = 0.01
@@ -119,27 +121,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--judge", required=True, help="an adapter's directory")
+    parser.add_argument("--reference", default="smollm2-135m-solver", help="the solver that it began as")
+    parser.add_argument("--beta", type=float, default=BETA)
     parser.add_argument("--solutions", type=Path, required=True)
     args = parser.parse_args()
     problems = of_run(args.solutions) if args.solutions.is_dir() else of_rollouts(args.solutions)
     asyncio.run(score(EquationVerifier(wrong=FALSE), "calculator", problems))
-    with TorchEngine(args.judge, max_batch=64) as engine:
-        asyncio.run(score(OutcomeRewardModel(engine), "outcome", problems))
-        asyncio.run(score(ProcessRewardModel(engine), "process", problems))
-    for name in ("calculator", "outcome", "process"):
+    with (
+        TorchEngine(args.judge, max_batch=64) as engine,
+        TorchEngine(args.reference, max_batch=64) as reference,
+    ):
+        judge = ImplicitProcessRewardModel(engine, reference, beta=args.beta, cumulative=True)
+        asyncio.run(score(judge, "judge", problems))
+    for name in ("calculator", "judge"):
         for kind, least in (("all", 0.0), ("true equations", 1.0)):
             aucs = [auc(p, name, least) for p in problems]
             if not all(map(math.isnan, aucs)):
                 print(f"AUC within problems, {name}, {kind}: {interval(aucs)}")
     weights: dict[str, Callable[[Solutions], list[float]]] = {
         "majority": lambda p: [1.0] * len(p.texts),
-        **{name: (lambda p, name=name: p.scores[name]) for name in ("calculator", "outcome", "process")},
-        **{
-            f"calculator, {name}": (
-                lambda p, name=name: list(map(min, p.scores["calculator"], p.scores[name]))
-            )
-            for name in ("outcome", "process")
-        },
+        "calculator": lambda p: p.scores["calculator"],
+        "judge": lambda p: p.scores["judge"],
+        "calculator, judge": lambda p: list(map(min, p.scores["calculator"], p.scores["judge"])),
     }
     votes = {name: [vote(p, weigh(p)) for p in problems] for name, weigh in weights.items()}
     for name, values in votes.items():

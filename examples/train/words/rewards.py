@@ -24,17 +24,25 @@ import numpy as np
 import peft
 import torch
 import transformers
-from candidates import UNREAD, choose, values_of
 from torch import Tensor
 from torch.nn import functional
 from tuning import Row, ask, base, encode, fit, hidden_states, parse
 
+from candidates import UNREAD, choose, values_of
 from metagen.generators.models import sources
 
 #: Of the log-ratio.
 BETA = 1.0
 #: What stands behind a row that is shorter than others, by column.
-FILL = {"input_ids": 0, "position_ids": 0, "branch": -1, "before": 0, "begun": 0, "values": UNREAD, "weights": 0.0}
+FILL = {
+    "input_ids": 0,
+    "position_ids": 0,
+    "branch": -1,
+    "before": 0,
+    "begun": 0,
+    "values": UNREAD,
+    "weights": 0.0,
+}
 
 
 def ends(tokenizer: Any, ids: list[int], text: str) -> list[int]:
@@ -139,7 +147,11 @@ def main() -> None:
         __doc__,
         problems={"help": "what problems.py wrote"},
         rollouts={"help": "what rollouts.py wrote"},
-        count={"type": int, "default": 5000, "help": "problems to learn from, the first that are not held out"},
+        count={
+            "type": int,
+            "default": 5000,
+            "help": "problems to learn from, the first that are not held out",
+        },
         begin={"default": sources.fetch("smollm2-135m-solver"), "help": "the solver's adapter"},
     )
     model, tokenizer = base()
