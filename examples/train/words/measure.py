@@ -1,4 +1,4 @@
-"""How well a judge tells right solutions from wrong ones of the same problem, and what a vote with it is worth.
+"""How well a judge tells right solutions from wrong ones of the same problem, and what that is worth.
 
     python examples/train/words/measure.py --judge judge/adapter --solutions rollouts.jsonl
     python examples/train/words/measure.py --judge judge/adapter --solutions runs/words
@@ -144,17 +144,28 @@ def main() -> None:
         "judge": lambda p: p.scores["judge"],
         "calculator, judge": lambda p: list(map(min, p.scores["calculator"], p.scores["judge"])),
     }
-    votes = {name: [vote(p, weigh(p)) for p in problems] for name, weigh in weights.items()}
-    for name, values in votes.items():
-        print(f"vote, {name}: {interval(values)}")
-        for other in ("majority", "calculator"):
-            difference = np.subtract(values, votes[other])
+    found = {
+        f"{how}, {name}": [take(p, weigh(p)) for p in problems]
+        for name, weigh in weights.items()
+        for how, take in (("vote", vote), ("best of n", best))
+    }
+    for name, values in found.items():
+        print(f"{name}: {interval(values)}")
+        for other in ("vote, majority", "vote, calculator", "best of n, calculator"):
+            difference = np.subtract(values, found[other])
             won, lost = int((difference > 0).sum()), int((difference < 0).sum())
             if won + lost:
                 p_value = binomtest(won, won + lost).pvalue
                 print(
                     f"  less {other}: {interval(difference.tolist())}; won {won}, lost {lost}, p = {p_value:.3g}"
                 )
+
+
+def best(p: Solutions, weights: list[float]) -> float:
+    """The share of right ones among the solutions with most weight: with equal weights, that of one sample."""
+    most = max(weights)
+    chosen = [right for right, weight in zip(p.right, weights, strict=True) if weight == most]
+    return sum(chosen) / len(chosen)
 
 
 def auc(p: Solutions, name: str, least: float) -> float:

@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--mawps", type=Path, nargs="+", required=True)
     parser.add_argument("--into", type=Path, required=True)
     parser.add_argument(
-        "--count", type=int, default=4000, help="problems to learn from, of each of the two kinds"
+        "--count", type=int, default=680, help="problems to learn from, of each of the two kinds"
     )
     parser.add_argument("--validation", type=int, default=100, help="those that are held out, of each kind")
     parser.add_argument("--seed", type=int, default=0)

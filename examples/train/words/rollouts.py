@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--solver", required=True, help="an adapter's directory, or smollm2-135m-solver")
     parser.add_argument("--into", type=Path, required=True)
     parser.add_argument(
-        "--count", type=int, default=2400, help="problems; those held out are among the first"
+        "--count", type=int, default=1560, help="problems; those held out come first"
     )
     parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--temperature", type=float, default=0.8)
