@@ -247,8 +247,8 @@ def test_the_recipe_for_two_steps(
     texts = ["9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", "9 - 4 = 5\nThe answer is 5."]
     solutions = [(text, words("candidates").values_of(APPLES, text)) for text in texts]
     row = recipe.row_of(tokenizer, APPLES["question"], solutions)
-    trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
-    reference = peft.PeftModel.from_pretrained(tuning.base()[0], f"{solver}/adapter")
+    trained = peft.PeftModel.from_pretrained(base.float(), f"{rewards}/adapter")
+    reference = peft.PeftModel.from_pretrained(tuning.base()[0].float(), f"{solver}/adapter")
     with (
         TorchEngine(f"{rewards}/adapter", dtype="float32") as engine,
         TorchEngine(f"{solver}/adapter", dtype="float32") as before,
@@ -273,4 +273,4 @@ def test_the_recipe_for_two_steps(
         with torch.inference_mode():
             batch = tuning.Padded(recipe.FILL)([one])
             loss = recipe.RewardTrainer.compute_loss(SimpleNamespace(reference=reference), trained, batch)
-        assert math.exp(-loss.item()) == pytest.approx(value, abs=0.03)
+        assert math.exp(-loss.item()) == pytest.approx(value, abs=0.003)

@@ -86,7 +86,7 @@ async def score(verifier: Verifier, name: str, problems: list[Solutions]) -> Non
             for text in dict.fromkeys(p.texts)
         ]
         values = [s.value or 0.0 for s in await verifier.score(asked, scope=scope)]
-        known = {(a.prompt.id, a.text): value for a, value in zip(asked, values, strict=True)}
+        known = {(a.prompt.problem_id, a.text): value for a, value in zip(asked, values, strict=True)}
         for i, p in enumerate(some):
             p.scores[name] = [known[str(start + i), text] for text in p.texts]
 
