@@ -73,9 +73,7 @@ def main() -> None:
     parser.add_argument("--problems", type=Path, required=True, help="what problems.py wrote")
     parser.add_argument("--solver", required=True, help="an adapter's directory, or smollm2-135m-solver")
     parser.add_argument("--into", type=Path, required=True)
-    parser.add_argument(
-        "--count", type=int, default=1560, help="problems; those held out come first"
-    )
+    parser.add_argument("--count", type=int, default=1560, help="problems; those held out come first")
     parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
