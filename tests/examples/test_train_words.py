@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,13 +15,15 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import peft
 import pytest
 import torch
 
-from metagen import OutcomeRewardModel, ProcessRewardModel, Prompt, Sequence, TorchEngine
+from metagen import Prompt, Sequence, TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Message
+from metagen.verifiers.implicit import ImplicitProcessRewardModel
 from tests.fetched import fetch_or_skip
 
 WORDS = Path(__file__).parents[2] / "examples" / "train" / "words"
@@ -33,6 +36,17 @@ Tom had number0 apples . He ate number1 . How many are left ?,9.0 4.0,- number0 
 A pen costs $ number0 . What do number1 of Ann 's pens cost ?,2.5 4.0,* number0 number1,10.0
 Two piles of number0 and number1 stones . How many ?,5.0 5.0,+ number0 number1,10.0
 """
+
+
+APPLES = {
+    "question": "Tom had 9 apples. He bought 4 and ate 2. How many has he now?",
+    "answer": "11",
+    "numbers": ["9", "4", "2"],
+    "equation": "- + number0 number1 number2",
+    "source": "story",
+    "held_out": False,
+    "solutions": [{"text": "9 + 4 = 13\nThe answer is 13.", "count": 3}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +107,81 @@ def test_equations_are_worked_out(
 
 
 def test_answers_are_compared_as_numbers(words: Callable[[str], ModuleType]) -> None:
-    rollouts = words("rollouts")
-    assert rollouts.is_right("1 + 2 = 3\nThe answer is 3.", "3")
-    assert rollouts.is_right("The answer is 1,200.", "1200")
-    assert not rollouts.is_right("The answer is 13.", "3")
-    assert not rollouts.is_right("The answer is 3. Or 4?", "3")
-    assert rollouts.prefixes("a\nb\nc") == ["a\n", "a\nb\n", "a\nb\nc"]
+    candidates = words("candidates")
+    assert candidates.is_right("1 + 2 = 3\nThe answer is 3.", "3")
+    assert candidates.is_right("The answer is 1,200.", "1200")
+    assert not candidates.is_right("The answer is 13.", "3")
+    assert not candidates.is_right("The answer is 3. Or 4?", "3")
+
+
+def test_each_question_of_a_story_has_its_equation(words: Callable[[str], ModuleType]) -> None:
+    problems = words("problems")
+    templates = problems.stories(problems.STORIES)
+    assert len(templates) > 200
+    found = {p.question: p for p in problems.draw_all(templates, len(templates), np.random.default_rng(0))}
+    for problem in found.values():
+        assert not re.search(r"[{}]|number\d", problem.question)
+        assert all(re.search(rf"\b{n}\b", problem.question) for n in problem.numbers)
+        assert len(set(problem.numbers)) == len(problem.numbers), "numbers are told apart by their values"
+        worked = words("data").work_out(problem.equation.split(), [Fraction(n) for n in problem.numbers])
+        assert worked and worked[1] == Fraction(problem.answer) > 0
+
+
+def test_a_sentence_that_is_not_needed_brings_a_number(
+    words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
+) -> None:
+    problems = words("problems")
+    templates = problems.mawps([tmp_path / "train.csv"])
+    drawn = list(problems.draw_all(templates[:1], 60, np.random.default_rng(0)))
+    more = [p for p in drawn if len(p.numbers) == 3]
+    assert 8 <= len(more) <= 35, "every third, with a false alarm once in a thousand"
+    assert all(p.equation == "- number0 number1" and "How many are left?" in p.question for p in drawn)
+    assert all(int(p.answer) == int(p.numbers[0]) - int(p.numbers[1]) for p in drawn)
+
+
+@pytest.mark.parametrize(
+    ("solution", "values"),
+    [
+        ("9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", [1, 1, 1]),
+        ("9 - 2 = 7\n7 + 4 = 11\nThe answer is 11.", [1, 1, 1]),
+        ("9 - 2 = 7\n7 - 4 = 3\nThe answer is 3.", [1, 0, 0]),
+        ("9 * 4 = 36\n36 - 2 = 34\nThe answer is 34.", [0, 0, 0]),
+        ("9 + 4 = 13\n13 - 2 = 12\nThe answer is 12.", [1, 0, 0]),
+        ("9 + 4 = 12\n12 - 2 = 11\nThe answer is 11.", [-1, -1, -1]),
+        ("So 9 and 4 are 13.\nThe answer is 13.", [-1, 0]),
+        ("9 + 4 = 13\nThe answer is 13.", [1, 0]),
+        ("9 + 4 = 13", [0]),
+    ],
+)
+def test_lines_have_values(words: Callable[[str], ModuleType], solution: str, values: list[float]) -> None:
+    assert words("candidates").values_of(APPLES, solution) == values
+
+
+def test_a_row_has_right_and_wrong_solutions_of_the_same_weight(words: Callable[[str], ModuleType]) -> None:
+    candidates, rewards = words("candidates"), words("rewards")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        texts = candidates.choose(APPLES, rng)
+        found = [candidates.values_of(APPLES, text)[-1] for text in texts]
+        assert len(texts) == candidates.TOGETHER and set(found) == {0.0, 1.0}
+        solutions = [(text, candidates.values_of(APPLES, text)) for text in texts]
+        row = rewards.row_of(Letters(), APPLES["question"], solutions)
+        right, wrong = (
+            sum(w for w, v in zip(row["weights"], row["values"], strict=True) if v == value)
+            for value in (1, 0)
+        )
+        assert right == pytest.approx(wrong) and right in (pytest.approx(0.5), pytest.approx(1.0))
+        assert {len(column) for column in row.values()} == {len(row["input_ids"])}
+
+
+class Letters:
+    """A tokenizer of one token a character."""
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
+
+    def apply_chat_template(self, turns: list[dict[str, str]], **_: bool) -> str:
+        return turns[0]["content"]
 
 
 @pytest.mark.slow
@@ -120,45 +203,74 @@ def test_the_recipe_for_two_steps(
     rows = (Path(data) / "train.jsonl").read_text() + (Path(data) / "validation.jsonl").read_text()
     for name in ("train", "validation"):
         (Path(data) / f"{name}.jsonl").write_text(rows)
-    short = ("--steps", "2", "--batch", "2", "--rank", "2")
-    run("solver.py", "--data", data, "--into", solver, *short)
-    assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short), (
+    short = ("--steps", "2", "--batch", "2")
+    run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2")
+    assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2"), (
         "it goes on from its end"
     )
-    rollouts = tmp_path / "rollouts.jsonl"
-    sampled = ("--samples", "2", "--completions", "2", "--quiet")
-    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    problems, rollouts = tmp_path / "problems.jsonl", tmp_path / "rollouts.jsonl"
+    run("problems.py", *published[2:], "--into", str(problems), "--count", "4", "--validation", "2")
+    sample = (
+        "rollouts.py",
+        "--problems",
+        str(problems),
+        "--solver",
+        f"{solver}/adapter",
+        "--into",
+        str(rollouts),
+    )
+    run(*sample, "--samples", "2", "--count", "4", "--quiet")
     before = rollouts.read_text()
-    run("rollouts.py", "--data", data, "--solver", f"{solver}/adapter", "--into", str(rollouts), *sampled)
+    run(*sample, "--samples", "2", "--count", "4", "--quiet")
     assert rollouts.read_text() == before, "what is there is not made again"
+    assert [json.loads(line)["held_out"] for line in before.splitlines()] == [True, True, False, False]
+    learned = ("--problems", str(problems), "--rollouts", str(rollouts), "--begin", f"{solver}/adapter")
+    assert "eval_loss" in run("rewards.py", *learned, "--into", rewards, "--longest", "400", *short)
     record = json.loads(before.splitlines()[0])
-    text = "9 - 4 = 5\nThe answer is 5."
-    record["solutions"] = [{"text": text, "count": 1, "values": [1.0, 0.5]}]
-    rollouts.write_text(before + json.dumps(record) + "\n")
-    assert "eval_loss" in run("rewards.py", "--rollouts", str(rollouts), "--into", rewards, *short)
+    record["solutions"] += [
+        {"text": f"The answer is {answer}.", "count": 1} for answer in (record["answer"], "7531")
+    ]
+    rollouts.write_text(json.dumps(record) + "\n")
+    measured = run(
+        "measure.py",
+        "--judge",
+        f"{rewards}/adapter",
+        "--reference",
+        f"{solver}/adapter",
+        "--solutions",
+        str(rollouts),
+    )
+    assert "AUC within problems, judge, all" in measured and "vote, calculator, judge" in measured
 
     tuning, recipe = words("tuning"), words("rewards")
     base, tokenizer = tuning.base()
-    by_steps, as_a_whole = recipe.rows_of(tokenizer, [record])
-    trained = peft.PeftModel.from_pretrained(base, f"{rewards}/adapter")
-    labels = SimpleNamespace(labels=tokenizer.convert_tokens_to_ids([recipe.RIGHT, recipe.WRONG]))
-    with TorchEngine(f"{rewards}/adapter", dtype="float32") as engine:
-        prompt = Prompt("p", messages=(Message("user", record["question"]),))
-        solution = Sequence(prompt, text)
-        process, outcome = ProcessRewardModel(engine), OutcomeRewardModel(engine)
-        read = ((process, by_steps, text.splitlines(keepends=True)), (outcome, as_a_whole, [text]))
-        for verifier, row, steps in read:
-            laid = verifier.reads.lay(verifier._encoder, prompt, steps)
-            assert laid is not None and list(laid.ids) == row["input_ids"]
-            assert list(laid.positions) == [i for i, value in enumerate(row["values"]) if value >= 0]
-            (score,) = asyncio.run(verifier.score([solution], scope=Scope.root("p")))
-            # Of a row whose only value is 1 the loss is -log of what the verifier says there.
-            last = laid.positions[-1]
-            row["values"] = [1.0 if i == last else recipe.UNREAD for i in range(len(row["values"]))]
-            fill = {"input_ids": 0, "values": recipe.UNREAD, "weights": 0.0}
-            with torch.inference_mode():
-                loss = recipe.RewardTrainer.compute_loss(labels, trained, tuning.Padded(fill)([row]))
-            assert math.exp(-loss.item()) == pytest.approx(
-                score.steps[-1] if score.steps else score.value, abs=0.03
-            )
-            assert abs(score.value - 0.5) > 0.05, "labels in the other order would say something else"
+    texts = ["9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", "9 - 4 = 5\nThe answer is 5."]
+    solutions = [(text, words("candidates").values_of(APPLES, text)) for text in texts]
+    row = recipe.row_of(tokenizer, APPLES["question"], solutions)
+    trained = peft.PeftModel.from_pretrained(base.float(), f"{rewards}/adapter")
+    reference = peft.PeftModel.from_pretrained(tuning.base()[0].float(), f"{solver}/adapter")
+    with (
+        TorchEngine(f"{rewards}/adapter", dtype="float32") as engine,
+        TorchEngine(f"{solver}/adapter", dtype="float32") as before,
+    ):
+        prompt = Prompt("p", messages=(Message("user", APPLES["question"]),))
+        verifier = ImplicitProcessRewardModel(engine, before, beta=recipe.BETA, cumulative=True)
+        sequences = [Sequence(prompt, text) for text in texts]
+        scores = asyncio.run(verifier.score(sequences, scope=Scope.root("p")))
+        for k, sequence in enumerate(sequences, 1):
+            own = [i for i, branch in enumerate(row["branch"]) if branch in (0, k)]
+            assert [row["input_ids"][i] for i in own] == list(verifier._trace(sequence).ids)
+    # Where one value is read and is 1, the loss is -log of what the verifier says there. Solutions of a row do not see
+    # each other, so that this holds of each as if it were alone.
+    ends = [i for i, value in enumerate(row["values"]) if value != recipe.UNREAD]
+    said = [value for score in scores for value in score.steps or ()]
+    assert len(ends) == len(said) == 5
+    for end, value in zip(ends, said, strict=True):
+        one = row | {
+            "values": [1.0] * len(row["values"]),
+            "weights": [float(i == end) for i in range(len(row["values"]))],
+        }
+        with torch.inference_mode():
+            batch = tuning.Padded(recipe.FILL)([one])
+            loss = recipe.RewardTrainer.compute_loss(SimpleNamespace(reference=reference), trained, batch)
+        assert math.exp(-loss.item()) == pytest.approx(value, abs=0.003)

@@ -1,104 +1,170 @@
-"""A LoRA adapter that judges solutions of word problems: each step as it is written (PRM), or all at the end (ORM).
+"""A LoRA adapter that judges solutions of word problems, and their steps: an implicit process reward model.
 
-    python examples/train/words/rewards.py --rollouts rollouts.jsonl --into rewards/      # call again to go on
+    python examples/train/words/rewards.py --problems problems.jsonl --rollouts rollouts.jsonl --into judge/
 
-After each step stands a tag, and there the model says + or -: p(+) / (p(+) + p(-)) is to be the value that
-`rollouts.py` found. Behind a whole solution stands another tag, for whether its answer is right. One adapter learns
-both.
+Call it again to go on after an interruption. The adapter begins as the solver, and the solver stays its reference:
+what a judge says of the text up to the end of a line is sigmoid(beta * log-ratio of the two), as
+`ImplicitProcessRewardModel` has it (Yuan et al. 2024, arXiv:2412.01981). A solver knows how a solution goes on, and
+needs no new words to say so. Labels are those of `candidates.py`, for lines and for whole solutions.
+
+A row is a problem with some of its solutions: those of the solver, and others that `candidates.py` writes. In a row,
+right and wrong ones weigh the same, so that nothing is gained by knowing which problems are hard. Solutions of a row
+see the question and not each other, so that the question is read once for all of them.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import random
-import re
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import peft
 import torch
 import transformers
 from torch import Tensor
+from torch.nn import functional
 from tuning import Row, ask, base, encode, fit, hidden_states, parse
 
-#: Tokens of SmolLM2's vocabulary that no solution has.
-STEP, WHOLE = "<file_sep>", "<jupyter_output>"
-RIGHT, WRONG = "+", "-"
-UNREAD = -1.0
-#: Entries of the adapter's configuration: the layouts by which verifiers read it.
-ENTRIES = {
-    "metagen": {"kind": "prm", "tag": STEP, "positive": RIGHT, "negative": WRONG, "delimiter": "\n"},
-    "metagen_orm": {"kind": "orm", "tag": WHOLE, "positive": RIGHT, "negative": WRONG},
+from candidates import UNREAD, choose, values_of
+from metagen.generators.models import sources
+
+#: Of the log-ratio.
+BETA = 1.0
+#: What stands behind a row that is shorter than others, by column.
+FILL = {
+    "input_ids": 0,
+    "position_ids": 0,
+    "branch": -1,
+    "before": 0,
+    "begun": 0,
+    "values": UNREAD,
+    "weights": 0.0,
 }
-#: One question in so many, its numbers apart, is kept for validation.
-HELD_OUT = 20
 
 
-def rows_of(tokenizer: Any, records: list[dict[str, Any]]) -> list[Row]:
-    """input_ids; values: at a tag that of what stands before it, elsewhere `UNREAD`; weights: how often it came."""
-    step, whole = (tokenizer.convert_tokens_to_ids(tag) for tag in (STEP, WHOLE))
-    rows = []
-    for record in records:
-        prompt = ask(tokenizer, record["question"])
-        for solution in record["solutions"]:
-            ids, values, text = list(prompt), [UNREAD] * len(prompt), solution["text"]
-            for line, value in zip(text.splitlines(keepends=True), solution["values"], strict=True):
-                own = encode(tokenizer, line)
-                ids += [*own, step]
-                values += [UNREAD] * len(own) + [value]
-            all_of_it = [*prompt, *encode(tokenizer, text), whole]
-            outcome = [UNREAD] * (len(all_of_it) - 1) + solution["values"][-1:]
-            for laid, found in ((ids, values), (all_of_it, outcome)):
-                weights = [float(solution["count"])] * len(laid)
-                rows.append({"input_ids": laid, "values": found, "weights": weights})
-    return rows
+def ends(tokenizer: Any, ids: list[int], text: str) -> list[int]:
+    """How many of a text's ids each of its lines ends behind."""
+    lengths = accumulate(map(len, text.splitlines(keepends=True)))
+    begun = [encode(tokenizer, text[:length]) for length in lengths]
+    return [
+        next((i for i, (a, b) in enumerate(zip(own, ids, strict=False)) if a != b), min(len(own), len(ids)))
+        for own in begun
+    ]
 
 
-def template(record: dict[str, Any]) -> str:
-    """The question without its numbers: the same for one that is asked with others."""
-    return re.sub(r"\d[\d.,]*", "#", record["question"])
+def row_of(tokenizer: Any, question: str, solutions: list[tuple[str, list[float]]]) -> Row:
+    """A question with its solutions, each a text and the values of its lines.
+
+    branch: 0 for the question, k for the k-th solution. before: the index of the token by which a token is predicted.
+    begun: that of the last token before its solution. values: at the end of each line. weights: those of right and
+    wrong add up to 1/2 each, among whole solutions and among the lines before; 0 where only one kind is there.
+    """
+    ids = ask(tokenizer, question)
+    start = len(ids)
+    row: Row = {
+        "input_ids": ids, "position_ids": list(range(start)), "branch": [0] * start, "before": [0] * start,
+        "begun": [0] * start, "values": [UNREAD] * start,
+    }  # fmt: skip
+    last: list[int] = []
+    for k, (text, values) in enumerate(solutions, 1):
+        own, offset = encode(tokenizer, text), len(ids)
+        laid = [UNREAD] * len(own)
+        for end, value in zip(ends(tokenizer, own, text), values, strict=True):
+            laid[end - 1] = value
+        row["input_ids"] += own
+        row["position_ids"] += range(start, start + len(own))
+        row["branch"] += [k] * len(own)
+        row["before"] += [start - 1, *range(offset, offset + len(own) - 1)]
+        row["begun"] += [offset - 1] * len(own)
+        row["values"] += laid
+        last.append(len(ids) - 1)
+    row["weights"] = [0.0] * len(ids)
+    read = [i for i, value in enumerate(row["values"]) if value != UNREAD]
+    for group in ([i for i in read if i in last], [i for i in read if i not in last]):
+        for value in (0.0, 1.0):
+            alike = [i for i in group if row["values"][i] == value]
+            if len(alike) < len(group):
+                for i in alike:
+                    row["weights"][i] = 0.5 / len(alike)
+    return row
+
+
+def rows_of(tokenizer: Any, problems: list[dict[str, Any]], rng: np.random.Generator) -> list[Row]:
+    rows = [
+        row_of(tokenizer, problem["question"], [(text, values_of(problem, text)) for text in choose(problem, rng)])
+        for problem in problems
+    ]  # fmt: skip
+    return [row for row in rows if any(row["weights"])]
+
+
+def mask_of(branch: Tensor) -> Tensor:
+    """[rows, 1, length, length]: each token sees what stands before it in the question and in its own solution."""
+    length = branch.shape[1]
+    seen = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])
+    return (seen & torch.ones(length, length, dtype=torch.bool).tril())[:, None]
+
+
+def log_probs(model: Any, inputs: dict[str, Tensor], before: Tensor, read: Tensor) -> Tensor:
+    """Of the tokens of all solutions, [tokens]. The output matrix is a fifth of this model: only they are asked."""
+    states, output = hidden_states(model, inputs)
+    states = states[torch.arange(len(before))[:, None], before][read]
+    logits = functional.linear(states, output).float()
+    return -functional.cross_entropy(logits, inputs["input_ids"][read], reduction="none")
 
 
 class RewardTrainer(transformers.Trainer):
-    """Binary cross-entropy with the values, of the two labels' logits alone. labels: ids of right and wrong."""
+    """Binary cross-entropy of the values and the sigmoid of the log-ratio from a solution's beginning to there."""
 
-    labels: tuple[int, int]
+    reference: Any
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
-        values, weights = inputs.pop("values"), inputs.pop("weights")
-        read = values >= 0
-        states, output = hidden_states(model, inputs)
-        right, wrong = output[list(self.labels)].float()
-        logits = states[read].float() @ (right - wrong)
-        losses = torch.nn.functional.binary_cross_entropy_with_logits(
-            logits, values[read].float(), reduction="none"
+        values, weights, branch, before, begun = (
+            inputs.pop(name) for name in ("values", "weights", "branch", "before", "begun")
         )
-        loss = (losses * weights[read]).sum() / weights[read].sum()
+        inputs = inputs | {"attention_mask": mask_of(branch)}
+        ours = log_probs(model, inputs, before, branch > 0)
+        with torch.no_grad():
+            theirs = log_probs(self.reference, inputs, before, branch > 0)
+        ratios = torch.zeros(branch.shape).masked_scatter(branch > 0, ours - theirs).cumsum(1)
+        logits = BETA * (ratios - ratios.gather(1, begun))
+        losses = functional.binary_cross_entropy_with_logits(logits, values.clamp(min=0), reduction="none")
+        loss = (losses * weights).sum() / weights.sum()
         return (loss, {"logits": logits}) if return_outputs else loss
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
 def main() -> None:
-    args = parse(__doc__, rollouts={"help": "what rollouts.py wrote"})
-    model, tokenizer = base()
-    RewardTrainer.labels = (
-        tokenizer.convert_tokens_to_ids(RIGHT),
-        tokenizer.convert_tokens_to_ids(WRONG),
+    args = parse(
+        __doc__,
+        problems={"help": "what problems.py wrote"},
+        rollouts={"help": "what rollouts.py wrote"},
+        count={
+            "type": int,
+            "default": 5000,
+            "help": "problems to learn from, the first that are not held out",
+        },
+        begin={"default": sources.fetch("smollm2-135m-solver"), "help": "the solver's adapter"},
     )
-    with (gzip.open if args.rollouts.suffix == ".gz" else open)(
-        args.rollouts, "rt", encoding="utf-8"
-    ) as file:
-        records = [json.loads(line) for line in file]
-    groups = sorted({template(record) for record in records})
-    random.Random(args.seed).shuffle(groups)
-    kept = set(groups[: max(1, len(groups) // HELD_OUT)])
+    model, tokenizer = base()
+    model = peft.PeftModel.from_pretrained(model, args.begin, is_trainable=True)
+    RewardTrainer.reference = peft.PeftModel.from_pretrained(base()[0], args.begin).eval()
+    sampled = {record["question"]: record for record in read(args.rollouts)}
+    problems = [sampled.get(problem["question"], problem) for problem in read(args.problems)]
+    rng = np.random.default_rng(args.seed)
     parts = {
-        "train": rows_of(tokenizer, [record for record in records if template(record) not in kept]),
-        "validation": rows_of(tokenizer, [record for record in records if template(record) in kept]),
+        name: rows_of(tokenizer, [p for p in problems if p["held_out"] == held_out][: args.count], rng)
+        for name, held_out in (("train", False), ("validation", True))
     }
-    fill = {"input_ids": 0, "values": UNREAD, "weights": 0.0}
-    path = fit(RewardTrainer, model, parts, fill, args) / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | ENTRIES, indent=2) + "\n", encoding="utf-8")
+    fit(RewardTrainer, model, parts, FILL, args)
 
 
 if __name__ == "__main__":

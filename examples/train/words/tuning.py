@@ -76,7 +76,7 @@ def parse(description: str | None, **sources: dict[str, Any]) -> argparse.Namesp
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name, options in sources.items():
-        parser.add_argument(f"--{name}", type=Path, required=True, **options)
+        parser.add_argument(f"--{name}", **{"type": Path, "required": "default" not in options} | options)
     parser.add_argument("--into", type=Path, required=True, help="checkpoints, and the adapter at the end")
     parser.add_argument("--longest", type=int, default=224, help="tokens of a row; longer ones are left out")
     parser.add_argument("--epochs", type=float, default=1)
@@ -92,7 +92,9 @@ def fit(
     trainer: type[transformers.Trainer], model: Any, parts: Mapping[str, list[Row]], fill: Mapping[str, float],
     args: argparse.Namespace,
 ) -> Path:  # fmt: skip
-    """Train an adapter on `parts["train"]`, and save it. Returns its directory."""
+    """Train an adapter on `parts["train"]`, and save it. Returns its directory. model: a base, or one with an adapter
+    that is trained further.
+    """
     rows = {
         name: [row for row in part if len(row["input_ids"]) <= args.longest] for name, part in parts.items()
     }
@@ -103,7 +105,7 @@ def fit(
         output_dir=str(checkpoints), num_train_epochs=args.epochs, max_steps=args.steps, use_cpu=True, seed=args.seed,
         per_device_train_batch_size=args.batch, per_device_eval_batch_size=args.batch, optim="adamw_torch",
         train_sampling_strategy="group_by_length", learning_rate=args.rate, lr_scheduler_type="linear", warmup_steps=30,
-        weight_decay=0.0, logging_steps=20, save_steps=50, save_total_limit=2, eval_strategy="steps", eval_steps=300,
+        weight_decay=0.0, logging_steps=10, save_steps=25, save_total_limit=2, eval_strategy="steps", eval_steps=300,
         prediction_loss_only=True, label_names=list(fill)[1:], remove_unused_columns=False, report_to=[],
         disable_tqdm=True,
     )  # fmt: skip
@@ -111,11 +113,13 @@ def fit(
         r=args.rank, lora_alpha=2 * args.rank, target_modules=MATRICES, layers_to_transform=LAYERS,
         task_type="CAUSAL_LM",
     )  # fmt: skip
+    adapted = model if isinstance(model, peft.PeftModel) else peft.get_peft_model(model, config)
     made = trainer(
-        model=peft.get_peft_model(model, config), args=settings, train_dataset=rows["train"],
+        model=adapted, args=settings, train_dataset=rows["train"],
         eval_dataset=rows["validation"], data_collator=Padded(fill),
     )  # fmt: skip
     made.train(resume_from_checkpoint=get_last_checkpoint(checkpoints) if checkpoints.is_dir() else None)
     print(made.evaluate())
-    made.model.to(torch.bfloat16).save_pretrained(args.into / "adapter")
+    adapted.peft_config["default"].base_model_name_or_path = BASE
+    adapted.to(torch.bfloat16).save_pretrained(args.into / "adapter")
     return Path(args.into / "adapter")
