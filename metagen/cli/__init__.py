@@ -74,7 +74,7 @@ def _sentence(text: str) -> str:
 #: Commands by what they are for, in the order of the help.
 GROUPS = {
     "Run": ("run", "study", "resume", "grade", "serve"),
-    "Read results": ("report", "show", "compare", "recommend", "quality", "ls", "track"),
+    "Read results": ("report", "show", "compare", "recommend", "quality", "ls", "view", "track"),
     "Write files": ("new", "schema"),
     "Look around": ("doctor", "models", "explain"),
 }

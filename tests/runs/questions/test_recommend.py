@@ -266,7 +266,7 @@ def test_the_experiment_of_a_recommendation_runs_its_one_cell(
     )
     again = ran(best, tmp_path / "again")
     (measured,) = derive(again, again.final_state().lines).configurations
-    assert measured.problems == 12 and measured.n == cell.n
+    assert measured.problems == 12 and measured.cell.n == cell.n
 
 
 def test_a_ladder_becomes_one_number_and_what_it_stands_over_stays(

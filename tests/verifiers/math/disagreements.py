@@ -21,10 +21,10 @@ DISAGREEMENTS = {
     "An inequality is its set of solutions, on either side": [
         ("$x \\in [-2,7]$", "$-2 \\\\le x \\\\le 7$"),
     ],
-    "A box comes before what words announce": [
+    "A box takes precedence over an announcement in words": [
         ("$10455$", " Answer: The final answer is $10,455$. I hope it is correct."),
     ],
-    "The last phrase that announces an answer comes before what stands last": [
+    "The last announcement takes precedence over the last formula or number": [
         ("$005$", "nal answer ANSWER: 5 Therefore, the sum of $m$ and $n$ is 5."),
     ],
     "A label in a box is not part of the answer": [
@@ -34,7 +34,7 @@ DISAGREEMENTS = {
     "Boxes with only words such as `and` and a comma between them are one answer": [
         ("\\boxed{1} and and and or thus but \\boxed{2} and \\boxed{3}", "$\\boxed{2,3}$"),
     ],
-    "Units may have blanks behind them": [
+    "Blanks may follow a unit": [
         ("$864 \\mbox{ inches}^2$", "The answer is $ 864 \\mbox{ inches}^2 $."),
         ("$15\\mbox{ cm}^2$", "The answer is $ 15\\mbox{ cm}^2 $."),
     ],
