@@ -56,7 +56,7 @@ def test_the_rehearsal_runs(file: Path, tmp_path: Path) -> None:
     fetch_or_skip("smollm2-135m-solver")
     content = yaml.safe_load(file.read_text("utf-8"))
     asked = [
-        "study" if "study" in content else "run", str(file), "--rehearse", "--limit", "2",
+        "study" if "study" in content else "run", str(file), "--rehearse", "--limit", "1",
         "--out", str(tmp_path / "run"),
     ]  # fmt: skip
     if n := {**content["grid"], **content["rehearsal"].get("grid", {})}.get("n"):
