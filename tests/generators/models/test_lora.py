@@ -227,7 +227,7 @@ def test_samples_through_the_engine_are_those_of_the_merged_model(made: Make, tm
 
 
 def test_an_adapter_says_how_it_is_read_as_a_reward_model(made: Make) -> None:
-    tags = {"kind": "prm", "tag": "\n", "positive": "1", "negative": "0"}
+    tags = {"kind": "prm", "tag": "?", "positive": "1", "negative": "0"}
     directory = sources.resolve(made(changes={"metagen": tags}))
     assert layout_of(directory, "prm").labels == ("1", "0")
 
