@@ -242,18 +242,9 @@ async def _frames(
 def _check_quota(client: Client) -> None:
     if client.account is None:
         return
-    budget, left = client.account.budget, client.account.left()
-    spent = [
-        name
-        for name, amount in zip(budget.divisible, _of(left, budget.divisible), strict=True)
-        if amount <= 0
-    ]
+    spent = [name for name, left in zip(DIMENSIONS, client.account.left(), strict=True) if left <= 0]
     if spent:
         raise ApiError(429, f"the budget of this key is spent: {', '.join(spent)}", code="insufficient_quota")
-
-
-def _of(left: tuple[float, ...], names: tuple[str, ...]) -> list[float]:
-    return [left[DIMENSIONS.index(name)] for name in names]
 
 
 class _Gone(Exception):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
@@ -65,8 +67,23 @@ def serve(
 
         server = _Uvicorn(config, lambda address: began(address, models.names), ends)
         # It heeds the first signal itself, and raises it again when all is answered: that is its proper end.
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), _lost_connection(server):
             server.run(sockets=[listening])
+
+
+@contextmanager
+def _lost_connection(server: uvicorn.Server) -> Iterator[None]:
+    """A terminal that closes (SIGHUP) ends the server as SIGTERM does, unless that signal is ignored."""
+    number = getattr(signal, "SIGHUP", None)
+    main = threading.current_thread() is threading.main_thread()
+    if number is None or not main or signal.getsignal(number) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(number, server.handle_exit)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _bind(spec: ServeSpec) -> socket.socket:

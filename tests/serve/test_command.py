@@ -43,7 +43,7 @@ def process(folder: Path, *arguments: str, **change: Any) -> Iterator[tuple[subp
             running.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_what_is_in_work_is_answered_before_the_end(tmp_path: Path, number: signal.Signals) -> None:
     slow = {"small": {"engine": "small", "max_tokens": 400, "ignore_eos": True}}
     with process(tmp_path, generators=slow) as (running, url):
