@@ -46,6 +46,19 @@ def one_thread_of_torch() -> None:
         torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def environment_is_left() -> Iterator[None]:
+    """A file of tests leaves what starts other processes as it was: they would connect, import or cache elsewhere."""
+    watched = ("HOME", "METAGEN_", "OPENAI_", "PATH", "PYTHONPATH", "RAY_ADDRESS", "XDG_")
+
+    def look() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name.startswith(watched)}
+
+    before = look()
+    yield
+    assert look() == before
+
+
 @pytest.fixture(scope="module")
 def lean_figures() -> Iterator[list[str]]:
     """Suffixes of figure files that are left empty: drawing them for a report takes longer than most runs of tests.

@@ -166,7 +166,7 @@ def node_options(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two nodes; the second has room for replicas that ask for `room`. The tests are connected to the first."""
     pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
@@ -218,7 +218,7 @@ def troubles(cluster: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
     """Makes pools of engines that get into trouble by the files of a directory."""
 
@@ -252,7 +252,7 @@ def make(pools: Callable[[Path], Callable[..., RayPool]], troubles: Path) -> Cal
     return pools(troubles)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def alone() -> Callable[..., EnumerableEngine]:
     """The same engine without a pool."""
     return Troubled
