@@ -44,6 +44,7 @@ MODULES = (
     "serve",
     "replicas",
     "vllm_engine",
+    "real_model",
 )
 
 

@@ -15,6 +15,7 @@ Nearly equal logits and equal u therefore give the same token, except within rou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ NEAR = 1e-5
 COLD = 1e-6
 #: Tokens of a block, and the size from which a vocabulary is cut into blocks.
 BLOCK, LARGE = 256, 4096
+#: Logits that a CPU takes through all stages at once: a few megabytes, which its caches hold.
+CACHED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ def draw(
     allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others. history: what came
     before, needed where `params.remembers`.
     """
+    at_once = max(1, CACHED // logits.shape[1])
+    together = allowed is not None or history is not None or params.mirostat
+    if len(logits) > at_once and logits.device.type == "cpu" and not together:
+        blocks = [np.arange(a, min(a + at_once, len(logits))) for a in range(0, len(logits), at_once)]
+        return _joined([draw(logits[b[0] : b[-1] + 1], u[b], params.take(b)) for b in blocks])
     raw = torch.log_softmax(logits, -1)
     kept = restrict(logits, params, history, allowed)
     adapted = raw if kept is logits and not params.shapes else _shape(kept, params)
@@ -106,13 +114,34 @@ def draw(
     )
 
 
+def _joined(draws: list[Draw]) -> Draw:
+    """The draws of consecutive rows as one."""
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(one, name) for one in draws])
+
+    asked = any(one.confidences is not None for one in draws)
+    confidences = [
+        np.zeros(len(one.tokens)) if one.confidences is None else one.confidences for one in draws if asked
+    ]
+    return Draw(
+        column("tokens"),
+        column("logprobs"),
+        column("bad"),
+        column("near"),
+        column("none"),
+        np.concatenate(confidences) if asked else None,
+    )
+
+
 def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
     """By inverse CDF a token of each row of `weights` [R, V], whether u [R] is near its edge, the sum: [R, 1] each."""
     share = send(u, weights.device)[:, None]
     if weights.shape[-1] < LARGE:
         tokens, lower, upper, goal, total = _place(weights, share)
     else:
-        whole = F.pad(weights, (0, -weights.shape[-1] % BLOCK)).view(len(weights), -1, BLOCK)
+        missing = -weights.shape[-1] % BLOCK
+        whole = (F.pad(weights, (0, missing)) if missing else weights).view(len(weights), -1, BLOCK)
         block, before, _, goal, total = _place(whole.sum(-1), share)
         own = whole.gather(1, block[..., None].expand(-1, -1, BLOCK))[:, 0]
         place, lower, upper, *_ = _place(own, goal - before, of_all=False)

@@ -269,3 +269,24 @@ def test_steps_that_go_on_as_before(model_dir: Any, right: torch.Tensor) -> None
     model.close(ids(1))
     model.open(ids(1), cut(model, 110))
     goes_on(model, [0, 1], 110, right, 3)
+
+
+@pytest.mark.parametrize("lengths", [(3, 17, 30), (60, 60, 60), (40, 47, 49, 95), (130, 200, 255)])
+def test_tails_are_read_in_bfloat16_whatever_lies_behind_them(
+    lengths: tuple[int, ...], model_dir: Any, right: torch.Tensor
+) -> None:
+    """A tail that fills half of its room is read with the room behind it, where other rows' tokens were."""
+    with torch.inference_mode():
+        model = load(model_dir, dtype=torch.bfloat16)
+        rows = ids(*range(len(lengths)))
+        for length in (30, 90, 255):  # what was there before
+            for row in rows.tolist():
+                model.open(ids(row), [])
+                run(model, row, TEXT[300 : 300 + length])
+            model.close(rows)
+        for row, length in enumerate(lengths):
+            model.open(ids(row), [])
+            run(model, row, TEXT[: length - 1])
+        found = model.extend(rows, np.array([TEXT[length - 1] for length in lengths]))
+        exact = right[np.array(lengths) - 1]
+        assert (found - exact).abs().max() < 0.05 * exact.abs().max()

@@ -140,3 +140,24 @@ def test_edges_between_blocks_are_near() -> None:
     weights[0, [BLOCK - 1, BLOCK]] = 0.5
     near = [pick(weights, np.array([u]))[1].item() for u in (0.25, 0.5 - 1e-7, 0.5 + 1e-7, 0.75)]
     assert near == [False, True, True, False]
+
+
+@pytest.mark.parametrize("asked", [{}, {"temperature": 0.7, "top_p": 0.9}, {"top_logprobs": 3}])
+def test_rows_are_drawn_by_blocks_as_together(
+    asked: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    logits, u = torch.randn(11, 50) * 2, np.random.default_rng(2).random(11)
+    logits[4, 7] = torch.nan
+    rows = [SamplingParams(max_tokens=5, **(asked if i % 4 else {"temperature": 0.0})) for i in range(11)]  # type: ignore[arg-type]
+    params = RowParams.of(rows)
+    whole = draw(logits, u, params)
+    monkeypatch.setattr("metagen.generators.torch.sampling.CACHED", 150)  # three rows
+    blocks = draw(logits, u, params)
+    for name in ("tokens", "bad", "near", "none"):
+        assert (getattr(blocks, name) == getattr(whole, name)).all()
+    np.testing.assert_array_equal(blocks.logprobs, whole.logprobs)
+    if "top_logprobs" in asked:
+        np.testing.assert_array_equal(blocks.confidences, whole.confidences)
+    else:
+        assert blocks.confidences is whole.confidences is None

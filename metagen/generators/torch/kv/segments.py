@@ -53,6 +53,15 @@ class KVLayout:
         """Numbers of any shape, on the device."""
         return send(values, self.device)
 
+    def width(self, tokens: int, capacity: int) -> int:
+        """How many of `capacity` places to read for the first `tokens` of them.
+
+        A CPU's products in bfloat16 copy what is cut out of a larger array, which takes longer than to multiply the
+        rest of it, once that is the smaller half.
+        """
+        copies = self.device.type == "cpu" and self.dtype == torch.bfloat16
+        return capacity if copies and 2 * tokens >= capacity else tokens
+
     def mask(self, old: Ints, t: int, s: int) -> Tensor:
         """Additive, [rows * kv_heads, t, s]: token i of a row with `old` tokens before it sees places ≤ old + i."""
         last = self.index(old)[:, None, None] + torch.arange(t, device=self.device)[:, None]

@@ -16,7 +16,7 @@ from metagen.generators.torch.models.language_model import Ints
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of a batch that lie in one region: R rows, at most T tokens each, tails up to S long.
+    """The rows of a batch that lie in one region: R rows, at most T tokens each, tails of which S places are read.
 
     start, stop: their flat tokens. places: [R], or None for places 0 … R-1. old: [R] tokens that were there before.
     mask: [R * kv_heads, T, S] additive, 0 or -inf; None where all is seen. pad: places of the flat tokens among R x T,
@@ -50,7 +50,8 @@ def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: 
     found = []
     for a, b in pairwise([0, *cuts.tolist(), len(rows)]):
         start, stop, t = int(ends[a] - counts[a]), int(ends[b - 1]), int(counts[a:b].max())
-        s = int(regions.length[rows[a:b]].max())
+        capacity = regions.all[int(region[a])].capacity
+        s = layout.width(int(regions.length[rows[a:b]].max()), capacity)
         places = regions.place[rows[a:b]]
         full = stop - start == (b - a) * t
         where = np.repeat(np.arange(b - a), counts[a:b]) * t + offset[start:stop]
@@ -73,8 +74,9 @@ def parts(layout: KVLayout, regions: Regions, rows: Ints, counts: Ints, offset: 
 
 def next_part(layout: KVLayout, part: Part) -> Part:
     """Of rows that go on by one token each, the part behind this one."""
-    old, s = part.old + 1, part.s + 1
-    mask = None if part.mask is None else _mask(layout, old, 1, s)
+    old = part.old + 1
+    s = layout.width(int(old.max()) + 1, part.region.capacity)
+    mask = _mask(layout, old, 1, s)
     return Part(part.region, part.start, part.stop, part.r, 1, s, part.places, old, mask, None)
 
 

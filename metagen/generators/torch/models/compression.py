@@ -1,4 +1,4 @@
-"""Linear maps of a model, and weight-only quantisation of their matrices.
+"""Weight-only quantisation of the matrices of linear maps.
 
 int8 (symmetric, a scale for each row) and int4 (a scale and a zero for each group of a row) are torchao's; NF4 is
 bitsandbytes'. What is multiplied stays in the model's dtype. Embedding, head, norms and biases stay as they are.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,30 +17,12 @@ from torch.nn import functional as F
 from metagen.cost import ModelShape
 from metagen.errors import InputError, UnsupportedError, install
 from metagen.generators.models.quantization import BLOCK, GROUP, check_quantization
+from metagen.generators.torch.models.linear import Linear, Plain, dense
 
 #: Rows of input up to which torch's int8 kernel beats a product with the matrix unpacked, on a CPU in bfloat16.
 FEW = 8
 #: torch's int4 kernel for CPUs takes so many rows of a matrix at a time.
 TILE = 16
-
-
-class Linear(Protocol):
-    """A linear map."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[n, out] of x [n, in], in the dtype of x."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """weight: a matrix [out, in], dense or one of torchao's, which multiply as dense ones do."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +80,7 @@ def check_compressible(name: str, shape: ModelShape | None, quantization: str | 
 def linear(name: str, weight: Tensor, bias: Tensor | None, quantization: str | None) -> Linear:
     """The map of a matrix [out, in]. UnsupportedError, which names the matrix, for int4 of sizes that do not fit."""
     if quantization is None:
-        return Plain(weight, bias)
+        return dense(weight, bias)
     if quantization == "nf4":
         library = _library("bitsandbytes", "pip install 'bitsandbytes>=0.46'")
         packed, state = library.functional.quantize_4bit(weight, blocksize=BLOCK, quant_type="nf4")

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from metagen.errors import ModelError
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights
+from metagen.generators.torch.models.linear import Linear, dense
 
 LANGUAGE = "lm_head"
 #: Where each kind of scoring head keeps its last map.
@@ -44,12 +45,12 @@ class Head(Protocol):
 class LanguageHead:
     """Logits over the vocabulary."""
 
-    weight: Tensor
+    map: Linear
     name: str = LANGUAGE
     outputs: None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight).float()
+        return self.map(x).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ def read_head(weights: Weights, config: LlamaConfig, embedding: Tensor) -> Head:
         )
     if config.tied:
         weights.drop("lm_head.weight")
-        return LanguageHead(embedding)
-    return LanguageHead(weights.take("lm_head.weight", config.vocab, config.width))
+        return LanguageHead(dense(embedding))
+    return LanguageHead(dense(weights.take("lm_head.weight", config.vocab, config.width)))
 
 
 def _linear(weights: Weights, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor | None]:

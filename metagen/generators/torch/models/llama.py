@@ -26,9 +26,10 @@ from metagen.generators.models.lora import adapter_of
 from metagen.generators.torch.kv.segments import KVLayout
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
-from metagen.generators.torch.models.compression import Linear, linear
+from metagen.generators.torch.models.compression import linear
 from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.linear import Linear
 from metagen.generators.torch.models.low_rank import Update, Updates
 from metagen.generators.torch.send import send
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from metagen.errors import ModelError
 from metagen.generators.models import lora
-from metagen.generators.torch.models.compression import Linear
+from metagen.generators.torch.models.linear import Linear
 
 #: As peft names the two matrices of a module of its base.
 _NAME: Final = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<which>[AB])(?:\.default)?\.weight")
