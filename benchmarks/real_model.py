@@ -59,10 +59,11 @@ class Open:
     def __init__(self, side: Side) -> None:
         python = str(VLLM) if side.name == "vllm" else sys.executable
         threads = str(dict(side.options).get("threads", CORES))
+        environment = os.environ | {"OMP_NUM_THREADS": threads, "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.real_model", side.name, json.dumps(dict(side.options))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            start_new_session=True, env=os.environ | {"OMP_NUM_THREADS": threads, "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
+            start_new_session=True, env=environment,
         )  # fmt: skip
         self._answer()
 
