@@ -75,9 +75,23 @@ def doctor(
             metavar="URL", help="A server to look at, such as http://localhost:8000/v1; may be repeated."
         ),
     ] = None,
+    speed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Measure a model by number format and threads, which takes a minute, and remember the best threads.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what is installed, what is missing and how to get it, and what this machine can do."""
+    if speed is not None:
+        from metagen.cli import speed as timings
+        from metagen.generators.torch.speed import ROWS, measure
+
+        measured = measure(speed, lambda what: output.say(f"measuring {what}"))
+        output.show(timings.render(measured, ROWS), measured.to_dict(), as_json)
+        return
     from metagen.cli import doctor as examiner
 
     found = examiner.examine(attempt=attempt, servers=server or ())

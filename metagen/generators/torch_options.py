@@ -43,7 +43,8 @@ class TorchOptions(LocalEngine):
     eighth of the machine's memory if that is less, and half of what a GPU has free beside the weights. For a moment
     there is one more copy of a prefix, while it enters the tree or is split there.
     threads: of torch's operations in the engine's thread. None: one for models whose products are too small to share
-    (`numbers.LARGE`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones.
+    (`numbers.LARGE`), which leaves the other cores to other engines and to Python; torch's own choice for larger ones;
+    for a model that `metagen doctor --speed` has measured on this machine, those that were the fastest.
     draft: what proposes several tokens for one pass of the model (`metagen.generators.decoding.draft`). stats.extra
     then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over
     these.

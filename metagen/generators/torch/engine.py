@@ -38,7 +38,7 @@ from metagen.generators.torch.jobs import Evaluation, Generation, Ticket
 from metagen.generators.torch.models.compression import check_compressible, check_place
 from metagen.generators.torch.models.language_model import LanguageModel
 from metagen.generators.torch.models.loading import Place, load, load_drafted, memory_for
-from metagen.generators.torch.numbers import default_dtype, is_large
+from metagen.generators.torch.numbers import default_dtype
 from metagen.generators.torch.prefix_tree import PrefixTree
 from metagen.generators.torch.reading import Decoding
 from metagen.generators.torch.rows import Rows
@@ -46,6 +46,7 @@ from metagen.generators.torch.scheduler import Scheduler
 from metagen.generators.torch.search import make_search
 from metagen.generators.torch.search.step import Search
 from metagen.generators.torch.speculation.speculate import COUNTS
+from metagen.generators.torch.threads import default_threads
 from metagen.generators.torch_options import TorchOptions
 from metagen.logs import logger
 
@@ -85,7 +86,7 @@ class TorchEngine(TorchOptions):
         loaded = load(model, place) if draft is None else load_drafted(model, draft, place)
         check_compressible(loaded.name, loaded.shape, quantization)
         self._scores = loaded.scores
-        self._threads = threads or (torch.get_num_threads() if is_large(loaded.shape) else 1)
+        self._threads = threads or default_threads(loaded.shape, loaded.fingerprint)
         LocalEngine.__init__(
             self,
             loaded.name,
