@@ -24,9 +24,10 @@ def _check_lasting(budget: BudgetSpec) -> BudgetSpec:
 
 
 class KeySpec(Spec):
-    """Who may ask: by a key that an environment variable holds.
+    """A client's key, which an environment variable holds.
 
-    env: the variable. budget: of all requests with this key together, since the server began. per_minute: requests.
+    env: the name of the variable. budget: for all requests with this key together, since the server began. per_minute:
+    requests at most.
     """
 
     env: Variable
@@ -35,7 +36,7 @@ class KeySpec(Spec):
 
 
 class EffortSpec(Spec):
-    """What a `reasoning_effort` stands for. strategy: in place of the model's. n: its samples. budget: of a request."""
+    """The meaning of a `reasoning_effort`. strategy: replaces the model's. n: its samples. budget: of a request."""
 
     strategy: Name | None = None
     n: Count | None = None
@@ -45,12 +46,13 @@ class EffortSpec(Spec):
 class ServeSpec(Spec):
     """A server of the OpenAI API, with every configuration of the grid as a model.
 
-    host: where it listens; other hosts than this machine's own need keys. port: 0 takes a free one. keys: who may ask;
-    without any, everybody on this machine. concurrency: requests in work at a time. waiting: requests that may wait;
-    more are refused. deadline: seconds for a request. max_n: of choices, and of a strategy's samples. max_tokens: of a
-    sample. max_body: bytes of a request. effort: by `reasoning_effort`. own_sampling: temperature and other sampling
-    parameters of requests are not looked at. aliases: other names of models. origins: of web pages that may ask (CORS).
-    exhausted: a request whose budget ended gets what there is, or an error.
+    host: the address it listens on; any address but this machine's own needs keys. port: 0 takes a free one. keys: of
+    clients; without any, every program on this machine is served. concurrency: requests in work at a time. waiting:
+    requests that may wait; more are refused. deadline: seconds for a request. max_n: choices, and samples of a
+    strategy, at most. max_tokens: of a sample, at most. max_body: bytes of a request, at most. effort: by
+    `reasoning_effort`. own_sampling: ignores temperature and other sampling parameters of requests. aliases: other
+    names of models. origins: web pages that may send requests (CORS). exhausted: a request whose budget ends gets its
+    best answer so far, or an error.
     """
 
     host: Filled = "127.0.0.1"
