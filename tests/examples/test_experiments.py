@@ -54,6 +54,18 @@ def test_an_example_runs(file: Path, tmp_path: Path) -> None:
     assert f"metagen run examples/{file.name}" in said or "#" in said.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "file", [f for f in FILES if "\nstudy:" in f.read_text("utf-8")], ids=lambda f: f.stem
+)
+def test_a_study_is_planned(file: Path, tmp_path: Path) -> None:
+    for engine in yaml.safe_load(file.read_text("utf-8")).get("engines", {}).values():
+        if isinstance(model := engine.get("model"), str) and sources.is_named(model):
+            fetch_or_skip(model)
+    done = CliRunner().invoke(app, ["study", str(file), "--out", str(tmp_path / "study"), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert "Nothing was run" in done.output
+
+
 def test_programs_are_accepted_only_if_all_their_examples_pass() -> None:
     """A score of the public examples is the share that pass: half of them are not enough."""
     experiment = yaml.safe_load((FILES[0].parent / "programs.yaml").read_text("utf-8"))
