@@ -65,6 +65,7 @@ gpu: $(if $(GPU_PYTHON),,$(VENV)/installed-test) ## measure on a GPU, 9 minutes 
 
 docs: $(VENV)/installed-docs ## build the site into site/
 	@$(BIN)/zensical build --clean --strict
+	@$(BIN)/python -m tests.docs.llms
 	@echo "The site is at site/index.html"
 
 vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environment of its own (3.5 GB)
