@@ -45,7 +45,7 @@ def first_sentence(text: str) -> str:
         line = " ".join(block.split())
         if line and line[0] not in "#!|-*<:>`":
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line)
-            return re.split(r"(?<=[.:!?])\s", plain)[0].rstrip(":")
+            return re.split(r"(?<=[.!?])\s", plain)[0].rstrip(":")
     return ""
 
 

@@ -25,5 +25,8 @@ def test_every_page_is_listed_and_its_source_is_there(tmp_path: Path) -> None:
 
 def test_sentences() -> None:
     assert llms.first_sentence("# T\n\n![p](p.svg)\n\nA [b](c.md) d. E f.") == "A b d."
-    assert llms.first_sentence("# T\n\n```python\nx = 1\n\ny\n```\n\n| a |\n\nOne\ntwo: three") == "One two"
+    assert (
+        llms.first_sentence("# T\n\n```python\nx = 1\n\ny\n```\n\n| a |\n\nOne\ntwo: three")
+        == "One two: three"
+    )
     assert llms.first_sentence("# T\n") == ""
