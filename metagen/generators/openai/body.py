@@ -54,10 +54,15 @@ class Wording:
         length_field: LengthField = "max_tokens",
         extra_body: Mapping[str, Any] | None = None,
         stream: bool = False,
+        max_context: int | None = None,
         **others: Any,
     ) -> Self:
-        """By the options of OpenAIEngine; the others have no part in it."""
+        """By the options of OpenAIEngine; the others have no part in it.
+
+        InputError for what the server would ignore.
+        """
         spoken = DIALECTS[dialect]
+        spoken.check(api, length_field, extra_body or {}, max_context)
         goes_on = spoken.open_turn is not None if continuation is None else continuation
         return cls(
             model, api, spoken, goes_on, structured_outputs, seed_bits, length_field, extra_body or {}, stream
@@ -223,7 +228,7 @@ class Wording:
         if not there:
             raise UnsupportedError(
                 f"{self.model!r} is asked for in the dialect {self.dialect.name!r}, which has no way to say {what}; "
-                "name the server's own dialect if it is vllm, sglang or llamacpp, or leave it out"
+                "name the server's own dialect if it is vllm, sglang, llamacpp or ollama, or leave it out"
             )
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from metagen.errors import InputError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.parameters import OFF
 
-DialectName = Literal["openai", "vllm", "sglang", "llamacpp"]
+DialectName = Literal["openai", "vllm", "sglang", "llamacpp", "ollama"]
 Fields = Mapping[str, Any]
 
 
@@ -26,6 +27,8 @@ class Dialect:
     on with; None if that cannot be. labels: of how many given tokens one request can read log-probabilities; 0 if there
     is no way, nor for those of a prompt. together: how many samples of a prefix one request asks for, unless said: more
     than one where the tokens of each are told. adapters: those that it has under the same meaning.
+    cuts: whether it drops what does not fit into its context, and tells nobody. chats: whether chats are all that it
+    answers as it is asked. unread: fields that it ignores, and what to do instead.
     """
 
     name: DialectName
@@ -40,6 +43,29 @@ class Dialect:
     labels: int = 0
     together: int = 1
     adapters: frozenset[str] = frozenset()
+    cuts: bool = False
+    chats: bool = False
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, api: str, length: str, extra: Fields, max_context: int | None) -> None:
+        """InputError for options of an engine that such a server would ignore, and for a context that is not said."""
+        if self.chats and api != "chat":
+            raise InputError(
+                f"api={api!r}: a server of dialect {self.name!r} puts the text into the model's chat template, and "
+                "does not continue it; use api: chat. If the model's template is the prompt alone, use dialect: openai"
+            )
+        for name in (length, *extra):
+            if name in self.unread:
+                raise InputError(
+                    f"{'length_field' if name == length else 'extra_body'}: a server of dialect {self.name!r} ignores "
+                    f"{name!r}; {self.unread[name]}"
+                )
+        if self.cuts and max_context is None:
+            raise InputError(
+                f"max_context is missing: a server of dialect {self.name!r} drops what does not fit into its context, "
+                "and tells nobody; give the context that the server runs the model with (`ollama ps` shows it), such "
+                "as max_context: 8192"
+            )
 
     def reads_labels(self, api: str, ids: bool) -> bool:
         """Whether log-probabilities of given tokens can be asked for. ids: whether the tokenizer is here."""
@@ -51,7 +77,7 @@ class Dialect:
         if self.name == "vllm":
             names = {"regex": "regex", "json_schema": "json", "lark": "grammar"}
             return {"structured_outputs": {names[kind]: source}}
-        if kind == "json_schema" and self.name == "openai" and chat:
+        if kind == "json_schema" and self.name in ("openai", "ollama") and chat:
             schema = {"name": "answer", "schema": json.loads(source), "strict": True}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         if kind == "json_schema" and self.name == "llamacpp":
@@ -61,6 +87,16 @@ class Dialect:
         return None
 
 
+_MODELFILE: Final = "set it in a Modelfile (`PARAMETER {} …`), and give the name of the model made of that"
+#: Fields that Ollama's `/v1` does not read.
+_UNREAD_BY_OLLAMA: Final = {
+    **{name: _MODELFILE.format(name) for name in ("num_ctx", "top_k", "min_p", "repeat_penalty")},
+    "options": "set them in a Modelfile (`PARAMETER num_ctx …`), and give the name of the model made of that",
+    "truncate": "leave it out, and give max_context",
+    "max_completion_tokens": "use max_tokens",
+    "logit_bias": "leave it out",
+    "n": "leave it out: samples are asked for one by one",
+}
 #: Fields that keep defaults of the server's away, as parameters have them when they are off.
 _OFF = {name: OFF[name] for name in ("top_p", "min_p", "repetition_penalty")}
 DIALECTS: Final[Mapping[str, Dialect]] = {
@@ -97,6 +133,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
             plain={"top_p": 1.0, "top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0},
             top_k=True,
             open_turn={},
+        ),
+        Dialect(
+            "ollama",
+            # It sets top_p to 1 itself. Its top_k is the Modelfile's, and no field changes it.
+            adapters=frozenset({"presence_penalty", "frequency_penalty"}),
+            cuts=True,
+            chats=True,
+            unread=_UNREAD_BY_OLLAMA,
         ),
     )
 }

@@ -33,6 +33,7 @@ from metagen.generators.loop import Loop
 from metagen.generators.openai.answer import Answer, Counts, Malformed
 from metagen.generators.openai.body import API, LengthField, Wording, limit, refuse_secrets
 from metagen.generators.openai.copies import Copies
+from metagen.generators.openai.cuts import refuse_cut
 from metagen.generators.openai.dialects import DIALECTS, DialectName
 from metagen.generators.openai.keys import VARIABLE, Key, address, redact
 from metagen.generators.openai.limiter import Concurrency
@@ -60,14 +61,15 @@ HIDDEN = 4096
 
 @partial(checked, first=True)
 class OpenAIEngine:
-    """Asks a server that speaks the OpenAI API: vLLM, SGLang, llama.cpp, or a hosted one.
+    """Asks a server that speaks the OpenAI API: vLLM, SGLang, llama.cpp, Ollama, or a hosted one.
 
     model: the name that the server gives it. base_url: the server's address; OpenAI's own if None.
     api: `completions` continue a text, `chat` answers messages (a text prompt becomes what the user says).
     dialect: what the server understands beyond the common fields; `openai` is none of it.
     tokenizer: the directory of the model's tokenizer, if it is here: completions are then asked for by ids, and
     steps can be. Without it there are no ids.
-    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known.
+    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known; Ollama's
+    dialect needs it.
     api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
     any other. revision: of what the server runs, a part of the fingerprint.
     n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
@@ -132,6 +134,7 @@ class OpenAIEngine:
             length_field=length_field,
             extra_body=extra_body,
             stream=stream,
+            max_context=max_context,
         )
         self._vocabulary = Vocabulary(tokenizer) if tokenizer is not None else None
         self.shape = ModelShape.from_config(shape) if shape is not None else None
@@ -373,6 +376,8 @@ class OpenAIEngine:
             raise EngineError(
                 f"{self!r} wrote the key that it was sent into its answer, which is dropped: do not trust it"
             )
+        if self._wording.dialect.cuts:
+            refuse_cut(self._name, request, ids, counts.prompt, self.max_context)
         self._count(counts, samples)
         # Where nobody tells the tokens of each sample, the first has all that were generated.
         together = None if all(s.generated is not None for s in samples) else 0

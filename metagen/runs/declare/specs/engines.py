@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from metagen import trust
 from metagen.errors import ConfigError
 from metagen.generators.models import sources
 from metagen.generators.openai.body import refuse_secrets
+from metagen.generators.openai.dialects import DIALECTS
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
@@ -122,7 +123,7 @@ class OpenAISpec(PartSpec):
         str, Expects("an address such as http://localhost:8000/v1"), AfterValidator(_address)
     ] = HOSTED
     api: Literal["completions", "chat"] = "chat"
-    dialect: Literal["openai", "vllm", "sglang", "llamacpp"] = "openai"
+    dialect: Literal["openai", "vllm", "sglang", "llamacpp", "ollama"] = "openai"
     tokenizer: ModelName | None = None
     shape: FileName | None = None
     api_key_env: (
@@ -133,6 +134,13 @@ class OpenAISpec(PartSpec):
     ] = Field(default={})
     concurrency: Concurrency = Concurrency()
     patience: Patience = Patience()
+
+    @model_validator(mode="after")
+    def _understood(self) -> Self:
+        """The options that a server of this dialect would ignore are refused."""
+        length, room = (getattr(self, name, None) for name in ("length_field", "max_context"))
+        DIALECTS[self.dialect].check(self.api, length or "max_tokens", self.extra_body, room)
+        return self
 
     @model_validator(mode="before")
     @classmethod
