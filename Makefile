@@ -69,6 +69,7 @@ docs: $(VENV)/installed-docs ## build the site into site/
 	@echo "The site is at site/index.html"
 
 vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environment of its own (3.5 GB)
+	@$(VENV)-vllm/bin/metagen models fetch smollm2-135m || echo "The tests with the real model are skipped"
 	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py tests/generators/vllm $(ARGS)
 
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)

@@ -180,9 +180,11 @@ class OrBody:
     def read(self, sequence: Sequence) -> str | None:
         program, public = self._program.read(sequence), sequence.prompt.public
         stub, points = public.get("setup"), public.get("entry_points")
-        if not program or not stub or not points or "```" in sequence.text:
+        if not sequence.text or not stub or not points or "```" in sequence.text:
             return program
-        if re.search(rf"\b(?:def|class)\s+(?:{'|'.join(map(re.escape, points))})\b", program):
+        if program is not None and re.search(
+            rf"\b(?:def|class)\s+(?:{'|'.join(map(re.escape, points))})\b", program
+        ):
             return program
         begun = Prompt(sequence.prompt.problem_id, text=stub)
         for indent in ("", " " * 4):

@@ -155,7 +155,7 @@ class ChoiceRule(CuedRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("choice rule", self._letters, self.pattern or "").hex()
+        return digest("choice rule", "2", self._letters, self.pattern or "").hex()
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""

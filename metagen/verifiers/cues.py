@@ -37,7 +37,7 @@ CUE: Final = re.compile(
 )
 #: Before a cue: what it announces is no answer.
 DENIED: Final = re.compile(
-    r"(?:wrong|incorrect|false|worst|other|another|not|n['’]t|tempting|initial|previous|student['’]?s?)\s*$",
+    r"(?:wrong|incorrect|false|worst|other|another|possible|potential|not|n['’]t|tempting|initial|previous|student['’]?s?)\s*$",
     re.IGNORECASE,
 )
 _LATEX: Final = re.compile(

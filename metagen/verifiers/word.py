@@ -34,8 +34,9 @@ class WordRule(CuedRule):
 
     The word stands, the first of these that there is: in the last box; after the last announcement (`the answer is`),
     or in the rest of its sentence; at the head of the first or last line, where the two do not contradict each other;
-    at the end of a statement in the last line, such as `The argument is valid.` or `A = not True = False`. Of two
-    words, what `is not` one is the other. A word elsewhere in the text is never an answer.
+    at the end of a statement in the last line, such as `The argument is valid.` or `A = not True = False`; in the
+    sentence that the text begins with, such as `This argument is valid because …`. Of two words, what `is not` one is
+    the other. A word elsewhere in the text is never an answer.
 
     words: upper and lower case are the same. pattern: as of `PatternRule`; the word stands in its last match, and
     nowhere else. Verdicts: `missing` without a word, `ambiguous` for several, `unparsable` for a match of the pattern
@@ -60,6 +61,11 @@ class WordRule(CuedRule):
         self._head = re.compile(
             rf"{_OPEN}(?P<so>(?:so|therefore|thus|hence)\b,?\s*)?{_OPEN}{word}(?:{_ENDS}|{_GOES_ON})", flags
         )
+        self._opened = re.compile(
+            r"\s*(?:(?:the|this|that)\s+[\w ]{1,60}?|it)\s+(?:(?P<isnot>is(?:n['’]t|\s+not)\b)|is\b)\s*"
+            rf"{_HARDLY}{_OPEN}{word}(?:{_ENDS}|(?!\w|['’-]\w){_CLOSE}(?=\s+(?:because|since|as)\b))",
+            flags,
+        )
         self._stated = re.compile(
             rf"(?:{_STATES}|(?P<isnot>\b(?:is|are|was|were)(?:n['’]t|\s+not)\b))\s*{denied}{_HARDLY}{_OPEN}{word}{_ENDS}",
             flags,
@@ -67,12 +73,12 @@ class WordRule(CuedRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("word rule", self.pattern or "", *self._words).hex()
+        return digest("word rule", "2", self.pattern or "", *self._words).hex()
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
         text = clean(text[-TAIL:]).rstrip()
-        for source in (self._boxed, self._announced, self._leading, self._concluded):
+        for source in (self._boxed, self._announced, self._leading, self._concluded, self._begun):
             if (answer := source(text, ended)) is not None:
                 return answer
         return MISSING
@@ -129,6 +135,14 @@ class WordRule(CuedRule):
             return None
         stated = list(self._stated.finditer(lines[-1]))
         return self._told(stated[-1]) if stated else None
+
+    def _begun(self, text: str, ended: bool) -> Answer | None:
+        """In the statement that the first line begins with."""
+        lines = _lines(text, ended)
+        match = (
+            self._opened.match(lines[0]) if lines and not any(map(_denied, CUE.finditer(lines[0]))) else None
+        )
+        return self._told(match) if match else None
 
     def _agreed(self, matches: abc.Iterator[re.Match[str]]) -> Answer | None:
         """The one word of several mentions; `ambiguous` if they differ."""

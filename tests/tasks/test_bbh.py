@@ -178,7 +178,8 @@ MOVIE = "Find a movie similar to Aladdin:\nOptions:\n(A) Monsters\n(B) Inc\n(C) 
      "So the answer is 12/25/1937.", "**12/25/1937**", r"\boxed{B}", "So the answer is (B) 12/25/1937.",
      "It is tomorrow.\n\n12/25/1937", "It must be (B).",
      "Tomorrow is the day of option (B).", "So it is (B) 12/25/1937.",
-     "Today is 12/24/1937.\nThus, tomorrow is 12/25/1937.", "So the answer is the letter (B).",
+     "Today is 12/24/1937.\nThus, tomorrow is 12/25/1937.", "The answer is (E) 12/25/1937.",
+     "So the answer is the letter (B).",
      "So the answer is 12/25/1937, because it is Christmas.", "Answer: (B)"],
 )  # fmt: skip
 def test_an_option_by_its_letter_or_its_text(text: str, made: Callable[..., tuple[BBHTask, Problem]]) -> None:

@@ -24,6 +24,7 @@ BEFORE: Final = 400
 MISSING: Final = Answer(verdict="missing")
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LETTER: Final = re.compile(r"\s*\(?([A-Z])\)?\.?\s*")
+_NO_OPTION: Final = re.compile(r"\A\s*\(?[A-Z][.):]\s*")
 _PAIRS: Final = ("()", "[]", "{}", "<>")
 _BRACKETS: Final = "".join(_PAIRS)
 #: Brackets with what a model puts between them.
@@ -45,7 +46,7 @@ class OfProblem(AnswerRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("big-bench hard", type(self).__name__).hex()
+        return digest("big-bench hard", "2", type(self).__name__).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self.find(s.text, s.finish in ("eos", "stop"), s.prompt.public) for s in sequences]
@@ -70,8 +71,10 @@ class OptionRule(OfProblem):
             return answer
         known = _texts(options)
         for said in _said(text, ended):
-            if (key := known.get(fold(said.strip()))) is not None:
-                return Answer(said.strip(), key)
+            # The letter before it may be that of no option.
+            for part in (said, _NO_OPTION.sub("", said)):
+                if (key := known.get(fold(part.strip()))) is not None:
+                    return Answer(said.strip(), key)
         return _concluded(text, options, known) if ended and not _cues(text) else MISSING
 
     async def key(self, answer: str) -> str | None:
@@ -112,8 +115,9 @@ class BracketRule(OfProblem):
                 signs = signs[len(begun) :]
             # A bracket that opens behind others begins a remark, such as `] (one is left)`.
             end = next((i for i, c in enumerate(signs) if c in "([{<"), len(signs))
-            if signs[:end]:
-                return Answer(found[1], " ".join(signs[:end]))
+            # What is announced is an answer, even if it begins with a bracket that opens.
+            if signs[:end] or (announced and signs):
+                return Answer(found[1], " ".join(signs[:end] or signs))
         return MISSING
 
     async def key(self, answer: str) -> str | None:

@@ -17,6 +17,12 @@ LONGEST: Final = 50_000
 #: So many beginnings of a text are tried, and for each so many ends, from the last one on.
 STARTS, TRIES = 4, 64
 _BEGINS: Final = re.compile(r"^(?:(?:async def|def|class|import|from)\b|@\w)", re.MULTILINE)
+#: What a line of code begins with, or holds: sentences have nothing of it.
+_CODE: Final = re.compile(
+    r"^\s*(?:async def|def|class|import|from|for|while|if|elif|else|try|except|with|raise|assert|print|@\w|#)\b.*[:(=]"
+    r"|^\s*return\b|^\s*[\w.\[\]]+\s*[-+*/|&]?=[^=]|^\s*[\w.]+\(",
+    re.MULTILINE,
+)
 _FENCE: Final = re.compile(r"^\s*```(?:python3?|py)?[ \t]*|[ \t]*```\s*\Z")
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _KEPT: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -29,7 +35,7 @@ class Definitions:
     function is right; they are left out. So is an assignment there that calls the function, or reads input. Where
     code stands between sentences without a fence, or was cut within what follows the function, it is the part that is
     Python. A program that defines none of the entry points stays as it is, as does one whose fence is closed around
-    something else than Python.
+    something else than Python. Sentences without any code are no program.
     """
 
     def __init__(self, program: ProgramRule) -> None:
@@ -37,7 +43,7 @@ class Definitions:
 
     @property
     def fingerprint(self) -> str:
-        return digest("definitions", self._program.fingerprint).hex()
+        return digest("definitions", "2", self._program.fingerprint).hex()
 
     def read(self, sequence: Sequence) -> str | None:
         program = self._program.read(sequence)
@@ -47,6 +53,8 @@ class Definitions:
         tree = _tree(program)
         if tree is None and _is_open(sequence.text):
             program, tree = _longest(_FENCE.sub("", program), points)
+            if tree is None and "```" not in sequence.text and not _CODE.search(program):
+                return None
         return program if tree is None else _without_trials(program, tree, points)
 
 

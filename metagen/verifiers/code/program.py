@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import abc
 from textwrap import dedent
-from typing import Protocol
+from typing import Final, Protocol
 
 from metagen.sequence import Sequence, digest
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+
+_DEFINES: Final = r"^[ \t]*(?:(?:async )?def|class) +(?:{})\b"
 
 
 class ProgramRule(Protocol):
@@ -23,8 +26,10 @@ class ProgramRule(Protocol):
 class FencedProgram:
     """The last fenced block of an answer in the language, else its last fenced block, else all of the text.
 
-    Of several blocks, the last that defines one of the prompt's public `entry_points`, if one does: what stands below
-    it is an example of its use. A block that the length cut is taken as far as it goes. The rule for chat models.
+    Where the prompt's public `entry_points` tell what is asked for, it is the last block that defines one of them, else
+    the last that defines anything: blocks that call functions show their use. If no block defines anything, and the
+    text before the first fence does, that text is the program: some models close a fence that they did not open.
+    A block that the length cut is taken as far as it goes. The rule for chat models.
     """
 
     def __init__(self, language: str = "python") -> None:
@@ -32,20 +37,25 @@ class FencedProgram:
 
     @property
     def fingerprint(self) -> str:
-        return digest("fenced program", "2", self._language).hex()
+        return digest("fenced program", "3", self._language).hex()
 
     def read(self, sequence: Sequence) -> str | None:
-        blocks: list[tuple[str, str]] = _FENCED.findall(sequence.text)
+        text, points = sequence.text, sequence.prompt.public.get("entry_points")
+        blocks: list[tuple[str, str]] = _FENCED.findall(text)
         names = (self._language, self._language[:2], f"{self._language}3")
         known = [code for name, code in blocks if name.lower() in names]
-        found = known or [code for _, code in blocks] or [sequence.text]
-        if len(found) > 1 and (points := sequence.prompt.public.get("entry_points")):
-            defines = re.compile(
-                rf"^[ \t]*(?:(?:async )?def|class) +(?:{'|'.join(map(re.escape, points))})\b", re.M
-            )
-            found = [code for code in found if defines.search(code)] or found
+        found = known or [code for _, code in blocks] or [text]
+        if blocks and points:
+            found = _defining(found, points) or _defining([text[: text.index("```")]], ()) or found
         # A block in a list is indented as a whole.
         return dedent(found[-1]) if found[-1].strip() else None
+
+
+def _defining(pieces: list[str], points: abc.Iterable[str]) -> list[str]:
+    """Those that define one of the names, else those that define anything."""
+    names = "|".join(map(re.escape, points))
+    asked = [code for code in pieces if re.search(_DEFINES.format(names), code, re.M)] if names else []
+    return asked or [code for code in pieces if re.search(_DEFINES.format(r"\w+"), code, re.M)]
 
 
 class CompletedProgram:

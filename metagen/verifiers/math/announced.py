@@ -9,7 +9,7 @@ from metagen.verifiers.math.quantities import SCALES
 
 _ENGLISH: Final = (
     r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
-    r"(?:[ ](?:is|are)"
+    r"(?:[ ](?:is|are)(?![ ]not\b)"
     r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly))*"
     r"|\s*\**\s*[:=—–]|[ ]-(?=[ ]))|####|<answer>)"
 )

@@ -36,6 +36,22 @@ _FORMULA: Final = re.compile(
     r"\$\$(?P<a>[^$]{1,1000})\$\$|(?<![\\\d])\$(?P<b>[^$\n]{1,1000})(?<!\\)\$"
     r"|\\\[(?P<c>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\]|\\\((?P<d>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\)"
 )
+#: A formula that is a box without an answer.
+_EMPTY: Final = re.compile(r"[$\\()\[\]\s]*\\f?boxed\s*\{\s*\}[$\\()\[\].\s]*")
+#: Before a formula or number that is a condition, or a part of the notation of another one.
+_CONDITION: Final = re.compile(
+    r"\b(?:if|unless|such\s+that|for\s+(?:all|any|every|each)|root\s+of)\s*[$\\(\[]*\Z", re.IGNORECASE
+)
+#: The beginning of an item of a list with a number in brackets behind it.
+_ITEM: Final = re.compile(r"\s*[-*•]\s.*\(\s*\Z")
+#: A name in a sentence, such as `point $F$`, is an answer only where the sentence says that something is this.
+_LETTER: Final = re.compile(r"[$\\()\[\]\s]*[A-Za-z][$\\()\[\].\s]*")
+_ASSERTION: Final = re.compile(r"(?:\b(?:is|are|be|option|choice)|[:=])\s*\**\Z", re.IGNORECASE)
+_BASE: Final = re.compile(r"\bbase[\s-]*[$\\(\[]*\Z", re.IGNORECASE)
+#: Behind a formula or number: the sentence draws its conclusion from it in words.
+_CONCLUSION: Final = re.compile(
+    r"[\w\s$)\]\\]{0,20},\s*(?:and\s+)?(?:so|thus|hence|therefore)\b", re.IGNORECASE
+)
 
 
 def check(sources: tuple[Source, ...]) -> tuple[Source, ...]:
@@ -58,7 +74,8 @@ def find(
     - `phrase`: the text behind the last “the answer is”, “Answer:”, `####` or `<answer>`, to the end of its formula or
       sentence;
     - `whole`: a text that is one answer and nothing else;
-    - `last`: the last formula between math delimiters, or the last number outside of one, whichever comes later.
+    - `last`: the last formula between math delimiters, or the last number outside of one, whichever comes later; None
+      if that is a condition (`if $x > 0$`, `for all $x$`), or a conclusion in words follows from it.
 
     ended: False for a text that was cut off. Then a match that reaches its end does not count, as more might have
     followed; nor does the source `last`.
@@ -90,8 +107,8 @@ def _in_boxes(text: str) -> str | None:
         if start < 0:
             break
         inside, end = _content(text, start)
-        if inside is None:
-            # Cut off, or malformed: one that stands before it may be whole.
+        if not (inside and inside.strip()):
+            # Empty, cut off, or malformed: one that stands before it may be whole.
             before = start
             if contents:
                 break
@@ -219,13 +236,30 @@ def _whole(text: str) -> str | None:
     return None if worded or ("$" in unwrap(stripped) and "\\$" not in stripped) else stripped
 
 
+def _is_asserted(text: str, found: re.Match[str]) -> bool:
+    """Whether a sentence ends with what was found, and does not merely suppose it."""
+    before = text[max(0, found.start() - 40) : found.start()]
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+    return not (
+        (_ITEM.match(line) and text.startswith(")", found.end()))
+        or (_LETTER.fullmatch(found[0]) and not _ASSERTION.search(before))
+        or _CONDITION.search(before)
+        or _CONCLUSION.match(text, found.end())
+    )
+
+
 def _last(text: str) -> str | None:
-    formulas = list(_FORMULA.finditer(text))
+    formulas = [
+        one
+        for one in _FORMULA.finditer(text)
+        if not (_BASE.search(text[max(0, one.start() - 12) : one.start()]) or _EMPTY.fullmatch(one[0]))
+    ]
     numbers = list(NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
+    numbers = [one for one in numbers if not _BASE.search(text[max(0, one.start() - 12) : one.start()])]
+    if not (numbers or formulas) or not _is_asserted(text, (numbers or formulas)[-1]):
+        return None
     if numbers:
         return numbers[-1][0]
-    if not formulas:
-        return None
     end = formulas[-1].end()
     for formula in formulas[-3:]:
         if quantity := _compound(text[formula.start() : end + 40], formulas[-1].start() - formula.start()):

@@ -208,10 +208,11 @@ def _points(named: list[tuple[str, Node]]) -> list[Node] | None:
 
 
 def _before_approximation(sides: list[Node], signs: list[str]) -> tuple[list[Node], list[str]]:
-    """`x = 1/3 ≈ 0.33` is 1/3, and `x ≈ 11` is x = 11."""
+    """`x = 1/3 ≈ 0.33` is 1/3, `x ≈ 11` is x = 11, and `x ≈ √4 = 2` is x = √4 = 2."""
     at = signs.index("≈")
     if at == 0 and symbols(sides[0]):
-        return [sides[0], sides[1]], ["="]
+        end = signs.index("≈", 1) if "≈" in signs[1:] else len(signs)
+        return sides[: end + 1], ["=", *signs[1:end]]
     return sides[: at + 1], signs[:at]
 
 

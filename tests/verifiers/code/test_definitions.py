@@ -62,7 +62,11 @@ def test_a_program_that_defines_nothing_of_it_stays(text: str) -> None:
         ("```python\ndef f(x):\n    return (\n```", "def f(x):\n    return (\n"),
         (f"```python\n{F}It gives x\n```", f"{F}It gives x\n"),
         ("```def f(x): return x```", "def f(x): return x"),
-        ("no code, and no function", "no code, and no function"),
+        ("no code, and no function", None),
+        ("This function counts (and adds) numbers.\nIt returns: the sum.", None),
+        ("x = \n  1", "x = \n  1"),
+        ("    return (x", "return (x"),
+        ("f(1", "f(1"),
         ("", None),
     ],
 )

@@ -45,6 +45,21 @@ def test_the_block_that_defines_what_is_asked_for() -> None:
     assert read(first, example) == first
     assert read(first, second, example) == second
     assert read(example, "def g(f):\n    pass\n") == "def g(f):\n    pass\n"
+    # Under another name it is the program all the same, and not the example of its use.
+    assert read("def g(x):\n    return x\n", "print(g(1))\n") == "def g(x):\n    return x\n"
+    assert read("print(1)\n", "print(2)\n") == "print(2)\n"
+
+
+def test_a_fence_that_is_closed_and_was_not_opened() -> None:
+    prompt = Prompt("p", text="?", public={"entry_points": ["f"]})
+    code, words = "def f(x):\n    return x\n", "This function returns its argument.\n"
+
+    def read(text: str) -> str | None:
+        return FencedProgram().read(Sequence.of(prompt).extend(text, finish="eos"))
+
+    assert read(f"{code}```\n\n{words}") == code
+    assert read(f"{words}```\n{code}```") == code
+    assert read(f"{words}```\n    return x\n```") == "return x\n"
 
 
 @pytest.mark.parametrize(

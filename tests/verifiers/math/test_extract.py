@@ -71,6 +71,10 @@ FOUND = [
     ("That makes 25% of all", "25%"),
     ("a probability of 3/8", "3/8"),
     ("With $x=3$ there are 12", "12"),
+    ("That gives $10$.\n\nThis is $\\boxed{}$", "10"),
+    ("It is $446$, which is a number in base $8$.", "446"),
+    ("It is the product $100$. Such an answer is not a simple sum", "100"),
+    ("It must be $C$.", "C"),
 ]  # fmt: skip
 
 
@@ -80,8 +84,16 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "   ", "I cannot say.", "\\boxed{}", "\\boxed{1", "x2 and XDY2K", "the answer is", "\\boxed"]
-)
+    "text",
+    [
+        "", "   ", "I cannot say.", "\\boxed{}", "\\boxed{1", "x2 and XDY2K", "the answer is", "\\boxed",
+        # suppositions, names, and what a conclusion in words follows from
+        "It is known that it is true for all $x$.", "We look for an $x$ such that $(x-5)^3 = 0$.",
+        "The point lies on the side through $F$.", "It is $b^2 - 4ac \\geq 0$, so there are no solutions.",
+        "It is surjective if $f(a) = f(b)$, so the function is injective.", "It is near the square root of 64.",
+        "We count:\n- dog (2)\n- cat (1)",
+    ],
+)  # fmt: skip
 def test_no_answer(text: str) -> None:
     assert find(text, pattern=None) is None
 
