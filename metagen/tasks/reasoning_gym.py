@@ -11,7 +11,7 @@ from metagen.errors import InputError, install
 from metagen.parts import part
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.tasks.base import Problem, Task
-from metagen.values import Count, Text
+from metagen.values import Amount, Count, Text
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.text import TextRule
 
@@ -29,7 +29,9 @@ class ReasoningGymTask(Task):
     dataset: its name there, such as `leg_counting`. config: of the data set, as its configuration names its fields.
     Answers stand between <answer> and </answer>; equal texts vote together. An answer is right if the data set's own
     verifier gives it 1, its highest score. size: problems. seed: another seed, other problems. system: what the model
-    is told first. Raises InputError for a name or an option that there is not.
+    is told first. shots: so many worked examples, drawn by another seed, stand before each question as turns of a chat:
+    small chat models write the tags only where they see them. Raises InputError for a name or an option that there is
+    not.
     """
 
     dataset: Text = field(kw_only=False)
@@ -37,6 +39,7 @@ class ReasoningGymTask(Task):
     seed: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
     system: Text = SYSTEM
+    shots: Amount = 0
 
     name = "reasoning_gym"
 
@@ -44,6 +47,25 @@ class ReasoningGymTask(Task):
         self._data = _create(self.dataset, {"size": self.size, "seed": self.seed, **self.config})
         self._rule = TextRule(pattern=PATTERN)
         self._entries = {f"{self.dataset}/{i}": entry for i, entry in enumerate(self._data)}
+        self._shots = self._examples()
+
+    def _examples(self) -> tuple[Message, ...]:
+        """Turns of user and assistant. InputError for a data set whose problems tell no answer."""
+        if not self.shots:
+            return ()
+        asked = {entry["question"] for entry in self._entries.values()}
+        drawn = _create(self.dataset, {"size": 8 * self.shots, "seed": self.seed + 1, **self.config})
+        turns: list[Message] = []
+        for entry in drawn:
+            if entry.get("answer") and entry["question"] not in asked and len(turns) < 2 * self.shots:
+                asked.add(entry["question"])
+                turns += [Message("user", entry["question"].strip()), Message("assistant", _tagged(entry["answer"]))]
+        if len(turns) < 2 * self.shots:
+            raise InputError(
+                f"shots={self.shots}: the data set {self.dataset!r} has {len(turns) // 2} other problems that tell an "
+                "answer; lower shots"
+            )
+        return tuple(turns)
 
     @property
     def answer(self) -> AnswerRule:
@@ -51,7 +73,7 @@ class ReasoningGymTask(Task):
 
     def problems(self) -> Iterator[Problem]:
         for name, entry in self._entries.items():
-            turns = (Message("system", self.system), Message("user", entry["question"].strip()))
+            turns = (Message("system", self.system), *self._shots, Message("user", entry["question"].strip()))
             # Some problems have many answers and tell none of them.
             yield Problem(
                 Prompt(name, messages=turns, form="auto"), str(entry.get("answer") or "(any that is right)")
@@ -65,6 +87,10 @@ class ReasoningGymTask(Task):
             float(a.text is not None and self._data.score_answer(answer=a.text, entry=entry) >= 1.0)
             for a in answers
         ]
+
+
+def _tagged(answer: Any) -> str:
+    return f"<answer>{str(answer).strip()}</answer>"
 
 
 def _create(name: str, options: Mapping[str, Any]) -> Any:

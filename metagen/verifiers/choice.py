@@ -225,7 +225,8 @@ class ChoiceRule(CuedRule):
         first, last = lines.find("\n"), lines.rfind("\n") + 1
         alone, headed = [], []
         for match in self._line.finditer(lines):
-            outer = match.start() < max(first, 1) or match.end() >= last
+            # The last line of a text that was cut may be one of many.
+            outer = match.start() < max(first, 1) or (ended and match.end() >= last)
             if match["pure"] is not None:
                 alone.append(match[1])
             elif not pure and _heads(match[1], lines, match.end(1), match["text"]):

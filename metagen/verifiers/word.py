@@ -67,7 +67,8 @@ class WordRule(CuedRule):
             flags,
         )
         self._stated = re.compile(
-            rf"(?:{_STATES}|(?P<isnot>\b(?:is|are|was|were)(?:n['’]t|\s+not)\b))\s*{denied}{_HARDLY}{_OPEN}{word}{_ENDS}",
+            rf"(?:{_STATES}|(?P<isnot>\b(?:is|are|was|were)(?:n['’]t|\s+not)\b))\s*{denied}{_HARDLY}{_OPEN}{word}"
+            rf"(?:\s+(?:argument|statement|sentence|conclusion|inference|one)\b)?{_ENDS}",
             flags,
         )
 

@@ -57,3 +57,18 @@ def test_options_reach_the_data_set_and_faults_are_named() -> None:
         ReasoningGymTask("chain_sums")
     with pytest.raises(InputError, match="min_words"):
         ReasoningGymTask("chain_sum", config={"min_words": 6})
+
+
+def test_worked_examples_show_the_tags_and_are_none_of_the_problems() -> None:
+    task = ReasoningGymTask("spell_backward", size=4, seed=1, shots=2)
+    problems = list(task.problems())
+    turns = problems[0].prompt.messages
+    assert [turn.role for turn in turns] == ["system", "user", "assistant", "user", "assistant", "user"]
+    shown = [turn.content for turn in turns if turn.role == "user"][:2]
+    assert not set(shown) & {problem.prompt.messages[-1].content for problem in problems}
+    for asked, answer in zip(turns[1:5:2], turns[2:6:2], strict=True):
+        word = asked.content.rpartition(": ")[2]
+        assert answer.content == f"<answer>{word[::-1]}</answer>"
+    assert [p.prompt.messages[-1].content for p in problems] == [
+        p.prompt.messages[-1].content for p in ReasoningGymTask("spell_backward", size=4, seed=1).problems()
+    ]

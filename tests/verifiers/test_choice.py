@@ -140,6 +140,12 @@ def test_what_reaches_the_end_of_a_cut_text_does_not_count() -> None:
     assert read("The answer is A.\nSo the answer is B", finish="length").key == "A"
 
 
+def test_an_option_that_a_cut_text_went_through_is_no_answer() -> None:
+    text = "Adjectives have an order.\nOption (B): a green new chair does not keep it.\nOption (C): a new"
+    assert read(text, finish="length").key is None
+    assert read(f"(B) Paris\n{text}", finish="length").key == "B"
+
+
 def test_keys_of_references() -> None:
     rule = ChoiceRule()
     keys = [asyncio.run(rule.key(answer)) for answer in ("B", "b", "(B)", "B. Paris", "Paris", "2", "A or B")]

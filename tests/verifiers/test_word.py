@@ -65,6 +65,7 @@ def test_reads_the_word(text: str) -> None:
         ("True and False = False\nSo the result is: False", TRUTH, "false"),
         ("The value is thus `False`.", TRUTH, "false"),
         ("not True is False. So the answer is False.", TRUTH, "false"),
+        ("It is not incorrect to say so. Therefore, it is not a valid argument.", VALID, "invalid"),
         ("This argument is valid because it is sound. It is the first of many.", VALID, "valid"),
         ("The argument isn't valid, as we see here. Others do not matter.", VALID, "invalid"),
         ("So, the answer is True.\n\nA possible answer is False.\n\nWe go on.", TRUTH, "true"),
