@@ -18,8 +18,8 @@ from metagen.verifiers.text import TextRule
 SYSTEM: Final = (
     "Think step by step. Then give the final answer between <answer> and </answer>, and nothing after it."
 )
-#: The answer is what stands in the last pair of tags.
-PATTERN: Final = r"<answer>\s*([\s\S]*?)\s*</answer>"
+#: The answer is what stands in the last pair of tags, or behind the last one where it is not closed.
+PATTERN: Final = r"<answer>\s*([\s\S]*?)\s*(?:</answer>|\Z)"
 
 
 @part
@@ -59,7 +59,10 @@ class ReasoningGymTask(Task):
         for entry in drawn:
             if entry.get("answer") and entry["question"] not in asked and len(turns) < 2 * self.shots:
                 asked.add(entry["question"])
-                turns += [Message("user", entry["question"].strip()), Message("assistant", _tagged(entry["answer"]))]
+                turns += [
+                    Message("user", entry["question"].strip()),
+                    Message("assistant", _tagged(entry["answer"])),
+                ]
         if len(turns) < 2 * self.shots:
             raise InputError(
                 f"shots={self.shots}: the data set {self.dataset!r} has {len(turns) // 2} other problems that tell an "

@@ -130,7 +130,9 @@ class WordRule(CuedRule):
         return self._agreed(iter(found))
 
     def _concluded(self, text: str, ended: bool) -> Answer | None:
-        """In the last statement of the last line."""
+        """In the last statement of the last line; what a text was cut behind concludes nothing."""
+        if not ended:
+            return None
         lines = _lines(text, ended)
         if not lines or any(map(_denied, CUE.finditer(lines[-1]))):
             return None
