@@ -43,6 +43,6 @@ def test_the_rules_that_journals_name_have_the_names_that_they_had() -> None:
     assert [rule.fingerprint for rule in rules] == [
         "91c128ac148cf7b9951010481c738b4a",
         "184297bdf9da893c5adfc910043e00d4",
-        "798760cd912242d73f6b4f0211b237fb",
+        "3cb497c3e86a3e5f946432ff9c3c74d0",
         "countdown expression Rules(integers=True, largest=999)",
     ]
