@@ -173,9 +173,13 @@ class Replayer:
 
 
 def tree_data(path: str, tree: Tree) -> dict[str, Any]:
-    """A tree for JSON: its nodes, parents before children. Amounts of a node are those of drawing its children."""
+    """A tree for JSON: its nodes, parents before children. Amounts of a node are those of drawing its children.
+
+    Of a larger tree than is told, the way to what was chosen is kept, and of the rest what is nearest to the root.
+    """
     chosen = _way(tree)
     nodes = list(tree)
+    first = sorted(nodes, key=lambda node: (node.name not in chosen, node.depth))[:MOST]
     return {
         "path": path,
         "size": len(nodes),
@@ -194,7 +198,7 @@ def tree_data(path: str, tree: Tree) -> dict[str, Any]:
                 "chosen": node.name in chosen,
                 **_amounts(node.cost),
             }
-            for node in nodes[:MOST]
+            for node in sorted(first, key=lambda node: node.position)
         ],
     }
 

@@ -1,4 +1,4 @@
-"""A small run that viewers look at, on an embedded model: a vote, a search, a chain and a refinement's critic."""
+"""A small run that viewers look at, on an embedded model: a vote, a search and a chain; and the viewer in Chromium."""
 
 import contextlib
 import shutil
@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -17,6 +19,7 @@ from metagen.runs.page import report
 from metagen.runs.work import build, runner
 from metagen.view.desk import Desk
 from metagen.view.shelf import Shelf
+from tests.chromium import start
 
 YAML = """\
 name: small
@@ -36,8 +39,19 @@ strategies:
   thought: {{kind: chain_of_thought, cue: "A:", thought: 60}}
 grid: {{n: [1, 4]}}
 """
+#: Where a page of the viewer may go.
+REACHES = ("http://127.0.0.1", "data:")
 FIRST = "arithmetic/test/2/0"
 SEARCH, CHAIN, POOLED = "mid/rebase@4", "mid/thought", "mid/weighted@4"
+#: Pages, by the address behind the `#/`.
+PAGES = {
+    "runs": "",
+    "run": "run?run=one",
+    "tree": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": SEARCH}),
+    "talk": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": CHAIN, "show": "talk"}),
+    "time": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": SEARCH, "show": "time"}),
+    "compare": "compare?a=one&b=two",
+}
 
 
 def make(root: Path, seed: int = 0) -> RunDirectory:
@@ -115,3 +129,22 @@ def served(*places: Path) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(runs: Runs) -> Iterator[str]:
+    with served(runs.root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def chromium(runs: Runs) -> Iterator[Any]:
+    """Started after the runs are made: its driver keeps an event loop, and a run needs one of its own."""
+    with start() as started:
+        yield started
+
+
+def go(tab: Any, address: str, page: str) -> None:
+    """Open a page of `PAGES`, or another one, and wait until it is there."""
+    tab.goto(f"{address}#/{PAGES.get(page, page)}")
+    tab.wait_for_selector("html[data-ready]")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,73 +14,22 @@ import pytest
 
 from metagen.journal import Row, SQLiteJournal
 from metagen.runs.directory import RunDirectory
-from tests.runs.page.test_page import CHROMIUM, FLAGS
-from tests.view.conftest import CHAIN, FIRST, SEARCH, Runs, interrupt, served
+from tests.chromium import opened
+from tests.view.conftest import FIRST, PAGES, REACHES, SEARCH, Runs, go, interrupt, served
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1"><style>body{display:none}</style>'
-#: Pages, by the address behind the `#/`.
-PAGES = {
-    "runs": "",
-    "run": "run?run=one",
-    "tree": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": SEARCH}),
-    "talk": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": CHAIN, "show": "talk"}),
-    "time": "problem?" + urlencode({"run": "one", "problem": FIRST, "configuration": SEARCH, "show": "time"}),
-    "compare": "compare?a=one&b=two",
-}
-
-
-@pytest.fixture(scope="module")
-def address(runs: Runs) -> Iterator[str]:
-    with served(runs.root) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def chromium(runs: Runs) -> Iterator[Any]:
-    """Started after the runs are made: its driver keeps an event loop, and a run needs one of its own."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine; on Debian and Ubuntu: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield started
-        started.close()
-
-
-@contextlib.contextmanager
-def opened(chromium: Any, width: int = 1400, scheme: str = "light", missing: bool = False) -> Iterator[Any]:
-    """A tab; whatever reaches the console or another machine fails the test. missing: something may be not found."""
-    noise: list[str] = []
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    tab = context.new_page()
-    tab.set_default_timeout(60_000)
-    tab.on("console", lambda message: noise.append(message.text))
-    tab.on("pageerror", lambda error: noise.append(str(error)))
-    tab.on(
-        "request",
-        lambda r: None if r.url.startswith(("http://127.0.0.1", "data:")) else noise.append(r.url),
-    )
-    yield tab
-    context.close()
-    assert not [line for line in noise if not (missing and "404" in line)]
 
 
 @pytest.fixture
 def tab(chromium: Any) -> Iterator[Any]:
-    with opened(chromium) as made:
+    with opened(chromium, reaches=REACHES) as made:
         yield made
-
-
-def go(tab: Any, address: str, page: str) -> None:
-    tab.goto(f"{address}#/{PAGES.get(page, page)}")
-    tab.wait_for_selector("html[data-ready]")
 
 
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_scrolls_sideways(chromium: Any, address: str, width: int, scheme: str) -> None:
-    with opened(chromium, width, scheme) as tab:
+    with opened(chromium, width, scheme, REACHES) as tab:
         for page in PAGES:
             go(tab, address, page)
             tab.wait_for_timeout(150)
@@ -137,33 +85,6 @@ def test_problems_are_searched_filtered_and_sorted(tab: Any, address: str) -> No
     tab.reload()
     tab.wait_for_selector("html[data-ready]")
     assert tab.locator(".problems .name").all_inner_texts() == order
-
-
-def test_a_tree_opens_and_closes(tab: Any, address: str) -> None:
-    go(tab, address, "tree")
-    tree = tab.locator("[role=tree]")
-    tree.wait_for()
-    items = tab.locator("[role=treeitem]:visible")
-    every = items.count()
-    assert every > 3
-    assert tab.locator(".tree .pick:visible").count() == 1
-    tab.get_by_role("button", name="collapse all").click()
-    less = items.count()
-    assert less < every
-    tab.get_by_role("button", name="chosen path").click()
-    assert tab.locator(".tree .pick:visible").count() == 1
-    tab.get_by_role("button", name="expand all").click()
-    assert items.count() == every
-    root = tab.locator("[role=treeitem]").first
-    root.focus()
-    tab.keyboard.press("ArrowLeft")
-    assert root.get_attribute("aria-expanded") == "false" and items.count() == 1
-    assert "nodes below" in root.inner_text()
-    tab.keyboard.press("ArrowRight")
-    tab.keyboard.press("ArrowDown")
-    assert tab.evaluate("document.activeElement.getAttribute('aria-level')") == "2"
-    scores = tab.locator(".tree .score").all_inner_texts()
-    assert all(text == "–" or 0 <= float(text) <= 1 for text in scores)
 
 
 def test_a_link_opens_the_problem_the_configuration_and_the_view(tab: Any, address: str) -> None:
@@ -294,7 +215,7 @@ def test_a_page_grows_with_its_run(chromium: Any, runs: Runs, copied: RunDirecto
     with (
         SQLiteJournal(copied.journal, seed=0) as writer,
         served(copied.root.parent) as address,
-        opened(chromium) as tab,
+        opened(chromium, reaches=REACHES) as tab,
     ):
         go(tab, address, "run")
         tab.wait_for_selector(".problems a")
@@ -360,7 +281,7 @@ def hostile(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> RunDirector
 
 @pytest.mark.parametrize("width", [1400, 390])
 def test_texts_of_models_never_run(chromium: Any, hostile: RunDirectory, width: int) -> None:
-    with served(hostile.root.parent) as address, opened(chromium, width) as tab:
+    with served(hostile.root.parent) as address, opened(chromium, width, reaches=REACHES) as tab:
         for page in ("runs", "run", "tree", "talk", "time"):
             go(tab, address, page)
             tab.wait_for_timeout(200)
@@ -379,7 +300,7 @@ def test_a_run_that_cannot_be_made_again_is_shown_all_the_same(
 ) -> None:
     text = copied.experiment.read_text().replace("kind: arithmetic", "kind: nobody_has:this")
     copied.experiment.write_text(text)
-    with served(copied.root.parent) as address, opened(chromium, missing=True) as tab:
+    with served(copied.root.parent) as address, opened(chromium, reaches=REACHES, missing=True) as tab:
         tab.goto(f"{address}#/{PAGES['tree']}")
         tab.wait_for_selector("table.votes")
         notice = tab.locator(".pane .notice")

@@ -29,17 +29,23 @@ export async function problem(box, parts, signal) {
     data.spans ? make("section", {}, make("details", {}, make("summary", {}, "What was spent, and where"),
       make("div", { class: "spanbox" }, make("ul", { class: "spans" }, span(data.spans))))) : null,
   ].filter(Boolean));
-  beside(neighbours(results, run, id, signal));
-  if (names.length) await configurations(closer, { run, id, data, names, outcomes }, box, signal);
+  beside(neighbours(results, run, id, names.length ? closer : null, signal));
+  if (!names.length) return;
+  await configurations(closer, { run, id, data, names, outcomes }, box, signal);
+  // A link to a configuration leads to it.
+  if (parts.get("configuration") && !signal.aborted) closer.scrollIntoView();
 }
 
-async function neighbours(box, run, id, signal) {
+async function neighbours(box, run, id, closer, signal) {
   const parts = here().parts, keep = Object.fromEntries(["q", "filter", "level", "generator", "sort"].map((key) => [key, parts.get(key)]));
   const list = order(await ask("results", { run }, signal), parts), at = list.findIndex((one) => one.id === id);
   if (signal.aborted || at < 0) return;
-  const link = (one, said, name) => (one ? make("a", { href: place("problem", { run, problem: one.id, ...keep }), [name]: true, title: one.id }, said) : null);
+  // Where it leads is known when it is followed: the configuration and the view may have changed by then.
+  const target = (one) => place("problem", { run, problem: one.id, ...keep, ...Object.fromEntries(["configuration", "show", "form"].map((key) => [key, here().parts.get(key)])) });
+  const link = (one, said, name) => (one ? make("a", { href: target(one), [name]: true, title: one.id, click: (event) => { event.currentTarget.href = target(one); } }, said) : null);
   box.replaceChildren(make("a", { href: place("run", { run, ...keep }) }, "all problems"), ` ${at + 1} of ${list.length} `,
-    ...[link(list[at - 1], "← before", "data-before"), " ", link(list[at + 1], "next →", "data-next")].filter(Boolean));
+    ...[link(list[at - 1], "← before", "data-before"), " ", link(list[at + 1], "next →", "data-next"), " ",
+      closer ? make("button", { type: "button", class: "small", click: () => closer.scrollIntoView() }, "call by call ↓") : null].filter(Boolean));
 }
 
 function pool(one) {
@@ -108,7 +114,7 @@ async function configurations(box, { run, id, data, names, outcomes }, main, sig
     ].filter(Boolean));
     fill();
   }
-  choose.addEventListener("change", () => { note({ configuration: choose.value }); beside(show()); });
+  choose.addEventListener("change", () => { note({ configuration: choose.value, node: null }); beside(show()); });
   main.addEventListener("parts", (event) => {
     const name = event.detail.get("configuration");
     if (names.includes(name) && name !== choose.value) { choose.value = name; beside(show()); } else turn(event.detail.get("show"));

@@ -1,109 +1,68 @@
-// A search tree as a tree: nodes open and close, with their score, what drawing their children cost, and the way to what was chosen.
-import { amount, make, plural } from "./dom.js";
-import { score } from "./steps.js";
+// A search tree: which nodes are open, and its two forms, a drawing and an outline, which show the same.
+import { copy, here, make, note, plural } from "./dom.js";
+import { draw } from "./drawing.js";
+import { Model, facts, spends, step } from "./model.js";
+import { outline } from "./outline.js";
+import { score, steps } from "./steps.js";
 
-// Nodes up to which a tree is open from the start.
-const FEW = 60;
+const FORMS = { drawing: draw, outline };
+
+// The node that is looked at: what it says, how the text came to it, and what lies below.
+function card(model, node) {
+  const way = model.path(node).slice(1), size = model.sizes.get(node.name);
+  const text = way.map((one) => one.step).join("");
+  return [
+    make("p", { class: "tools" }, make("strong", {}, node === model.root ? "The problem" : `Node ${node.name}`), node === model.root ? null : score(node.value),
+      facts(model, node).map(([kind, said, title]) => make("span", { class: `fact ${kind}`, title }, said)),
+      way.length ? make("button", { type: "button", class: "small", click: () => copy(text, "the text up to this node") }, "copy text") : null),
+    size ? make("p", { class: "quiet" }, `${plural(size, "node")} below`, spends(model.costs.get(node.name)) ? `: ${spends(model.costs.get(node.name))} in all.` : ".") : null,
+    way.length ? make("ol", { class: "steps" }, way.flatMap((one) => [...steps(step(one), null).children].map((line, i) => {
+      line.prepend(i ? make("span", { class: "value" }, "    ") : score(one.value));
+      if (one === node) line.classList.add("last");
+      return line;
+    }))) : null,
+  ].filter(Boolean);
+}
 
 export function tree(data, title) {
-  const below = new Map(data.nodes.map((node) => [node.name, []]));
-  for (const node of data.nodes) if (node.parent !== null && below.has(node.parent)) below.get(node.parent).push(node);
-  const items = new Map();
-  const all = data.nodes.length <= FEW;
-  // Of each node, what lies below it.
-  const sizes = new Map();
-  for (const node of [...data.nodes].reverse())
-    sizes.set(node.name, below.get(node.name).reduce((sum, child) => sum + 1 + sizes.get(child.name), 0));
-
-  function facts(node) {
-    const said = [];
-    if (node.multiplicity > 1) said.push(make("span", { class: "fact", title: "draws that said the same" }, `×${node.multiplicity}`));
-    if (node.visits) said.push(make("span", { class: "fact", title: "visits" }, plural(node.visits, "visit")));
-    if (below.get(node.name).length) {
-      const cost = [[node.generated, "tokens"], [node.flops, "FLOPs"]].filter(([value]) => value !== 0)
-        .map(([value, what]) => `${amount(value)} ${what}`).join(", ");
-      said.push(make("span", { class: "fact", title: "what drawing and scoring its children cost" }, cost));
-    }
-    const state = node.cut ? "cut by its length" : node.state === "finished" ? `finished (${node.finish})` : node.state === "expanded" ? null : node.state;
-    if (state) said.push(make("span", { class: `fact state ${node.state}` }, state));
-    if (node.chosen && !below.get(node.name).some((child) => child.chosen)) said.push(make("span", { class: "fact pick" }, "★ chosen"));
-    return said;
-  }
-
-  // Children are made when a node first opens: a tree may have thousands.
-  function item(node, level) {
-    const children = below.get(node.name);
-    const toggle = make("span", { class: "toggle", "aria-hidden": "true" });
-    const step = node.parent === null ? make("span", { class: "step quiet" }, "the problem")
-      : make("span", { class: "step" }, node.step.replace(/\n$/, "") || "(nothing)");
-    const row = make("div", { class: "node", title: `node ${node.name}` }, toggle,
-      node.parent === null ? null : score(node.value), step, make("span", { class: "facts" }, facts(node)));
-    const made = make("li", { role: "treeitem", tabindex: "-1", "aria-level": level, class: node.chosen ? "way" : null, "data-node": node.name }, row);
-    made.node = node;
-    items.set(node.name, made);
-    if (children.length) {
-      const group = make("ul", { role: "group" });
-      made.append(group);
-      made.open = (on) => {
-        if (on && !group.childElementCount) group.append(...children.map((child) => item(child, level + 1)));
-        group.hidden = !on;
-        toggle.textContent = on ? "▾" : "▸";
-        made.setAttribute("aria-expanded", on);
-        const more = row.querySelector(".more");
-        if (more) more.remove();
-        if (!on) row.append(make("span", { class: "fact more" }, plural(sizes.get(node.name), "node") + " below"));
-      };
-      row.addEventListener("click", () => { focus(made); made.open(made.getAttribute("aria-expanded") !== "true"); });
-      made.open(all || node.chosen || level === 1);
-    } else row.addEventListener("click", () => { row.classList.toggle("whole"); focus(made); });
-    return made;
-  }
-
-  const root = make("ul", { role: "tree", class: "tree", "aria-label": title });
-  root.append(item(data.nodes[0], 1));
-  root.firstElementChild.tabIndex = 0;
-
-  function focus(made) {
-    for (const other of root.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
-    made.tabIndex = 0;
-    made.focus({ preventScroll: false });
-  }
-  const shown = () => [...root.querySelectorAll("[role=treeitem]")].filter((one) => !one.closest("ul[hidden]"));
-  root.addEventListener("keydown", (event) => {
-    const now = event.target.closest("[role=treeitem]");
-    if (!now || event.altKey || event.ctrlKey || event.metaKey) return;
-    const opened = now.getAttribute("aria-expanded"), list = shown(), at = list.indexOf(now);
-    const above = now.parentElement.closest("[role=treeitem]");
-    const act = {
-      ArrowDown: () => list[at + 1] && focus(list[at + 1]), ArrowUp: () => list[at - 1] && focus(list[at - 1]),
-      ArrowRight: () => (opened === "false" ? now.open(true) : opened && list[at + 1] && focus(list[at + 1])),
-      ArrowLeft: () => (opened === "true" ? now.open(false) : above && focus(above)),
-      Home: () => focus(list[0]), End: () => focus(list[list.length - 1]),
-      Enter: () => now.firstElementChild.click(), " ": () => now.firstElementChild.click(),
-    }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    event.stopPropagation();
-    act();
-  });
-
-  function every(on, keep) {
-    const walk = (made) => {
-      if (!made.open) return;
-      made.open(on || keep(made.node));
-      for (const child of made.querySelectorAll(":scope > ul > li")) walk(child);
-    };
-    walk(root.firstElementChild);
-  }
-  const deepest = Math.max(...data.nodes.map((node) => node.name.split(".").length - 1));
+  const model = new Model(data);
+  const detail = make("div", { class: "detail", "aria-live": "polite" }), body = make("div");
+  const wanted = model.named.get(here().parts.get("node"));
+  if (wanted) model.reveal(wanted);
+  let form = FORMS[here().parts.get("form")] ? here().parts.get("form") : "drawing";
+  let view = null, noting;
+  // What is looked at, in both forms.
+  const look = (node, byHand = true) => {
+    model.at = node;
+    detail.replaceChildren(...card(model, node));
+    clearTimeout(noting);
+    // Keys that are held down go through many nodes, and browsers limit how often an address changes.
+    if (byHand) noting = setTimeout(() => { if (detail.isConnected) note({ node: node.name }); }, 200);
+  };
+  const fill = () => {
+    view = FORMS[form](model, title, look);
+    body.replaceChildren(view.box);
+    view.show();
+  };
+  const keep = (...wish) => { model.keep(...wish); view.refresh(); view.show(); };
+  const choose = make("span", { class: "choose", role: "group", "aria-label": "Form" }, Object.keys(FORMS).map((name) =>
+    make("button", { type: "button", "aria-pressed": name === form, click: (event) => {
+      form = name;
+      note({ form: name === "drawing" ? null : name });
+      for (const other of event.target.parentElement.children) other.setAttribute("aria-pressed", other === event.target);
+      fill();
+    } }, name)));
   const finished = data.nodes.filter((node) => node.state === "finished").length;
   const left = data.size - data.nodes.length;
-  return make("div", { class: "treebox" },
+  look(wanted || model.pick || model.root, false);
+  const made = make("div", { class: "treebox" },
     make("p", { class: "tools" },
-      make("span", {}, `${plural(data.size, "node")}, ${deepest} deep, ${plural(finished, "finished leaf").replace("leafs", "leaves")}`
-        + (left ? `; the first ${data.nodes.length.toLocaleString("en")} are here` : "")),
-      make("button", { type: "button", click: () => every(true, () => true) }, "expand all"),
-      make("button", { type: "button", click: () => every(false, (node) => node.parent === null) }, "collapse all"),
-      data.chosen ? make("button", { type: "button", click: () => every(false, (node) => node.chosen) }, "chosen path") : null),
-    root);
+      make("span", {}, `${plural(data.size, "node")}, ${Math.max(...model.levels.keys())} deep, ${plural(finished, "finished leaf").replace("leafs", "leaves")}`
+        + (left ? `; ${data.nodes.length.toLocaleString("en")} of them are here: the deepest are left out` : "")), choose,
+      make("button", { type: "button", click: () => keep(() => true, true) }, "expand all"),
+      make("button", { type: "button", click: () => keep((node) => node === model.root) }, "collapse all"),
+      data.chosen ? make("button", { type: "button", click: () => { keep((node) => node.chosen); view.go(model.pick); } }, "chosen path") : null),
+    body, detail);
+  requestAnimationFrame(fill);
+  return made;
 }

@@ -28,6 +28,7 @@ from metagen.runs.page import run_page as page
 from metagen.runs.table.problem import Examined, examine
 from metagen.runs.work import build, runner, spans, unfinished
 from metagen.runs.work.makers import Makers
+from tests.chromium import opened, start
 
 TOY = Path(__file__).parents[1] / "toy"
 YAML = """\
@@ -49,11 +50,6 @@ strategies:
 grid: {n: [1, 2, 8]}
 """
 HOSTILE = '</script><img src=x onerror="window.hacked=1">'
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    *["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
-    *["--disable-background-networking", "--disable-component-update", "--disable-sync"],
-)
 
 
 @pytest.fixture(scope="module")
@@ -365,29 +361,17 @@ def _interrupt(directory: RunDirectory, forget: str) -> None:
 @pytest.fixture(scope="module")
 def chromium(hostile: RunDirectory, budgeted: RunDirectory) -> Iterator[Any]:
     """Started after the runs are made: its driver keeps an event loop, and a run needs one of its own."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine; on Debian and Ubuntu: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with start() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
 def tab(chromium: Any, hostile: RunDirectory) -> Iterator[Any]:
     """The page, ready; whatever reaches the console or the network fails the test."""
-    noise: list[str] = []
-    opened = chromium.new_page(viewport={"width": 1400, "height": 900})
-    opened.set_default_timeout(60_000)
-    opened.on("console", lambda message: noise.append(message.text))
-    opened.on("pageerror", lambda error: noise.append(str(error)))
-    opened.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else noise.append(r.url))
-    opened.goto((hostile.root / page.NAME).as_uri())
-    opened.wait_for_selector("html[data-ready]")
-    yield opened
-    opened.close()
-    assert not noise
+    with opened(chromium) as made:
+        made.goto((hostile.root / page.NAME).as_uri())
+        made.wait_for_selector("html[data-ready]")
+        yield made
 
 
 def test_figures_are_drawn(tab: Any) -> None:

@@ -30,8 +30,9 @@ from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
 from metagen.runs.table.problem import Examined, Pool
 from metagen.runs.work import build, runner
+from tests.chromium import opened, start
 from tests.runs.made import made
-from tests.runs.page.test_page import CHROMIUM, CONTRAST, FLAGS, TOY
+from tests.runs.page.test_page import CONTRAST, TOY
 from tests.runs.sections import HOSTILE, every, plots
 
 YAML = """\
@@ -545,30 +546,18 @@ def test_a_large_study_fits(tmp_path: Path, run: Path) -> None:
 @pytest.fixture(scope="module")
 def chromium(published: Path) -> Iterator[Any]:
     """Started after the run is made: its driver keeps an event loop, and a run needs one of its own."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine; on Debian and Ubuntu: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with start() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
 def tab(chromium: Any, published: Path) -> Iterator[Any]:
     """The page, ready; whatever reaches the console or the network fails the test."""
-    noise: list[str] = []
-    opened = chromium.new_page(viewport={"width": 1400, "height": 900})
-    opened.set_default_timeout(60_000)
-    opened.on("console", lambda message: noise.append(message.text))
-    opened.on("pageerror", lambda error: noise.append(str(error)))
-    opened.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else noise.append(r.url))
-    opened.goto((published / html_page.NAME).as_uri())
-    opened.wait_for_selector("html[data-ready][data-study]")
-    opened.get_by_role("button", name="Open all sections").click()
-    yield opened
-    opened.close()
-    assert not noise
+    with opened(chromium) as made:
+        made.goto((published / html_page.NAME).as_uri())
+        made.wait_for_selector("html[data-ready][data-study]")
+        made.get_by_role("button", name="Open all sections").click()
+        yield made
 
 
 def test_the_first_screen_is_the_answer_and_the_rest_is_closed(chromium: Any, published: Path) -> None:
