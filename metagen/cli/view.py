@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import webbrowser
 from pathlib import Path
@@ -15,6 +14,8 @@ from metagen.cli.options import Trust
 from metagen.errors import InputError, install
 
 HOST = "127.0.0.1"
+#: Requests that wait while the app starts: the browser opens at once.
+BACKLOG = 128
 
 
 def view(
@@ -32,6 +33,7 @@ def view(
     try:
         import uvicorn
 
+        from metagen.listening import bind, run
         from metagen.view import app
     except ModuleNotFoundError as error:
         raise InputError(
@@ -42,7 +44,7 @@ def view(
     from metagen.view.shelf import Shelf
 
     desk = Desk(Shelf(tuple(runs or [RUNS])))
-    with _listen(port) as listening:
+    with bind(HOST, port, BACKLOG) as listening:
         address = f"http://{HOST}:{listening.getsockname()[1]}/"
         output.say(f"viewer at {address}; end it with Ctrl-C")
         config = uvicorn.Config(
@@ -51,17 +53,4 @@ def view(
         if not no_open:
             # Once the server answers: the listening socket keeps the browser's request until then.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(port: int) -> socket.socket:
-    """A socket on this machine alone. InputError for a port that is taken."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((HOST, port))
-    except OSError as error:
-        made.close()
-        raise InputError(f"--port {port}: {error.strerror or error}; give another one, or 0") from error
-    made.listen(128)
-    return made
+        run(uvicorn.Server(config), listening)

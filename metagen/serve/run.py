@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 
 import uvicorn
 
-from metagen.errors import InputError
+from metagen.listening import bind, run
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import make_app
@@ -54,8 +51,7 @@ def serve(
     """
     check_host(spec)
     keys = Keys(spec.keys)
-    listening = _bind(spec)
-    with listening, open_models(experiment) as models:
+    with bind(spec.host, spec.port) as listening, open_models(experiment) as models:
         app = make_app(models, spec, keys=keys, observe=observe)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN, server_header=False,
@@ -66,35 +62,4 @@ def serve(
             app.state.server.draining = True
 
         server = _Uvicorn(config, lambda address: began(address, models.names), ends)
-        # It heeds the first signal itself, and raises it again when all is answered: that is its proper end.
-        with suppress(KeyboardInterrupt), _lost_connection(server):
-            server.run(sockets=[listening])
-
-
-@contextmanager
-def _lost_connection(server: uvicorn.Server) -> Iterator[None]:
-    """A terminal that closes (SIGHUP) ends the server as SIGTERM does, unless that signal is ignored."""
-    number = getattr(signal, "SIGHUP", None)
-    main = threading.current_thread() is threading.main_thread()
-    if number is None or not main or signal.getsignal(number) is signal.SIG_IGN:
-        yield
-        return
-    before = signal.signal(number, server.handle_exit)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-def _bind(spec: ServeSpec) -> socket.socket:
-    family = socket.AF_INET6 if ":" in spec.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((spec.host, spec.port))
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise InputError(
-            f"serve: {spec.host}:{spec.port} cannot be listened at ({error}); give another --port, or 0 for a free one"
-        ) from None
-    return listening
+        run(server, listening)

@@ -113,10 +113,10 @@ def served(*places: Path) -> Iterator[str]:
     """The viewer at an address, as the command serves it."""
     import uvicorn
 
-    from metagen.cli.view import _listen
+    from metagen.listening import bind
     from metagen.view import app
 
-    with desk(*places) as made, _listen(0) as listening:
+    with desk(*places) as made, bind("127.0.0.1", 0, 128) as listening:
         config = uvicorn.Config(app.make(made), log_level="error", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
