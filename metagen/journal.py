@@ -291,6 +291,10 @@ class SQLiteJournal:
     def attempts(self, problem: str) -> list[Row]:
         return self._select("problem = ? AND bound = ? ORDER BY rowid", [problem, ATTEMPT.text])
 
+    def look(self) -> None:
+        """Learn the limits that another process has recorded since this was opened."""
+        self.limits = self._limits()
+
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
         return [name for (name,) in self._read("SELECT DISTINCT problem FROM rows ORDER BY problem")]

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from metagen.errors import InputError, MetagenError
 from metagen.view.desk import Desk
+from metagen.view.listed import Wish
 
 #: Names under which this machine calls itself.
 HOSTS = ("127.0.0.1", "localhost")
@@ -70,12 +71,22 @@ def make(desk: Desk) -> Starlette:
     def get(request: Request, *names: str) -> list[str]:
         return [_wanted(request, name) for name in names]
 
+    def listed(request: Request) -> Any:
+        wish, start = Wish.of(request.query_params), _number(request, "start", 0)
+        return desk.problems(_wanted(request, "run"), wish, start, _number(request, "count", 100))
+
+    def beside(request: Request) -> Any:
+        run, problem = get(request, "run", "problem")
+        return desk.beside(run, problem, Wish.of(request.query_params))
+
     routes: dict[str, Handler] = {
         "/": _asset,
         "/assets/{name}": _asset,
         "/api/runs": answer(lambda request: desk.runs()),
         "/api/run": answer(lambda request: desk.run(*get(request, "run"))),
         "/api/results": answer(lambda request: desk.results(*get(request, "run"))),
+        "/api/problems": answer(listed),
+        "/api/beside": answer(beside),
         "/api/experiment": answer(lambda request: {"text": desk.experiment(*get(request, "run"))}),
         "/api/problem": answer(lambda request: desk.problem(*get(request, "run", "problem"))),
         "/api/replay": answer(lambda request: desk.replay(*get(request, "run", "problem", "configuration"))),
@@ -116,6 +127,14 @@ def _wanted(request: Request, name: str) -> str:
     if not value:
         raise InputError(f"the address lacks {name}=…; open it from the list of runs")
     return value
+
+
+def _number(request: Request, name: str, usual: int) -> int:
+    """A count. InputError for what is none."""
+    text = request.query_params.get(name, str(usual))
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InputError(f"{name}={text!r} in the address is no count; expected 0 or more")
+    return int(text)
 
 
 def _json(data: Any, status: int = 200) -> Response:

@@ -11,34 +11,41 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
 from metagen import trust
 from metagen.errors import InputError, MetagenError
 from metagen.journal import SQLiteJournal
-from metagen.runs.curves.measured import FEW, Results, derive
+from metagen.runs.curves.measured import FEW, derive
 from metagen.runs.directory import RunDirectory, State
 from metagen.runs.page import browser, listing, run_page
 from metagen.runs.questions import compare
-from metagen.runs.table.problem import Examined, Examiner, examine
+from metagen.runs.table.problem import examine
 from metagen.runs.table.tables import read
 from metagen.runs.work import spans, unfinished
+from metagen.runs.work.growing import Growing
 from metagen.runs.work.makers import Makers
 from metagen.view.ledger import Ledger
+from metagen.view.listed import Listed, Wish, lines_of
 from metagen.view.replay import Replayer
 from metagen.view.shelf import Shelf, outside
 
 T = TypeVar("T")
 #: Seconds for which figures of a run without an end hold at least, and in units of the time that making them took.
 FRESH, WORTH = 5.0, 4.0
-#: Characters of a prompt in the list of problems, and of a text on the page of one.
-HEAD, LONGEST = 160, 200_000
-#: Amounts in the list of runs, and seconds that one look at all runs takes for them.
-LISTED, PATIENCE = ("generated", "flops", "money"), 1.5
+#: Seconds for which one look replays problems of such a run; the next look goes on.
+SLICE = 2.0
+#: Characters of a text on the page of a problem.
+LONGEST = 200_000
+#: Answers that are kept of a run.
+KEPT = 64
+#: Amounts in the list of runs. Seconds for which one look counts records: of all runs, and of one.
+LISTED, PATIENCE, GLANCE = ("generated", "flops", "money"), 0.5, 0.3
 #: States in which a run has no end.
 GOING = ("running", "interrupted")
+EVERY = Wish()
 
 
 @dataclass
@@ -53,9 +60,14 @@ class Kept:
 
 @dataclass
 class _Opened:
-    """What is held of one run. lock: around its journal and its replayer. counted: the journal that the list knows."""
+    """What is held of one run. lock: around its journal and its replayer. counted: the journal that the list knows.
+    making: around the three at the end.
+
+    growing: of a run without an end, made from `grows`. grown: its results so far. listed: its problems.
+    """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
+    making: threading.RLock = field(default_factory=threading.RLock)
     journal: SQLiteJournal | None = None
     inode: object = None
     counted: object = None
@@ -63,12 +75,23 @@ class _Opened:
     replayer: Replayer | None = None
     replays: object = None
     kept: dict[str, Kept] = field(default_factory=dict)
+    growing: Growing | None = None
+    grows: object = None
+    grown: Kept | None = None
+    listed: Kept | None = None
 
     def close(self) -> None:
         for one in (self.journal, self.replayer):
             if one is not None:
                 one.close()
         self.journal = self.replayer = None
+        self.stop()
+
+    def stop(self) -> None:
+        """Forget what was made of a run without an end."""
+        if self.growing is not None:
+            self.growing.close()
+        self.growing = self.grown = None
 
 
 class Desk:
@@ -107,7 +130,7 @@ class Desk:
         opened, stamp = self._at(directory), _stamp(directory.journal)
         with opened.lock:
             if (running or opened.counted != stamp) and time.monotonic() < until and stamp is not None:
-                with suppress(MetagenError), self._journal(directory) as (_, ledger):
+                with suppress(MetagenError), self._journal(directory, until) as (_, ledger):
                     opened.counted = stamp if ledger.whole else None
                 if not running and opened.journal is not None:
                     opened.journal.close()
@@ -167,34 +190,87 @@ class Desk:
         return path.read_bytes()
 
     def results(self, name: str) -> dict[str, Any]:
-        """What the configurations solve and cost, and every problem in a line; of a run without an end so far."""
+        """What the configurations solve and cost; of a run without an end so far.
+
+        left: problems that are recorded, and are not counted yet: the next look goes on.
+        """
         directory = self._find(name)
-        found: dict[str, Any] = self._keep(directory, "results", lambda: self._results(directory))
-        return found
+        try:
+            if _is_whole(directory):
+                return self._keep(directory, "results", lambda: self._results(directory))
+            found: dict[str, Any] = self._grow(directory, go_on=True)[0].value
+            return found
+        except InputError as error:
+            nothing: dict[str, Any] = {"configurations": [], "levels": [], "headline": []}
+            return {
+                "why": str(error), "so_far": True, "delivered": 0, "few": 0, "left": 0, "counted": 0, "filters": {},
+                **nothing,
+            }  # fmt: skip
+
+    def problems(self, name: str, wish: Wish = EVERY, start: int = 0, count: int = 100) -> dict[str, Any]:
+        """A page of the list of problems, and what it can be narrowed to."""
+        listed = self._listed(self._find(name))
+        return {**listed.page(wish, start, count), **listed.facets()}
+
+    def beside(self, name: str, problem: str, wish: Wish = EVERY) -> dict[str, Any]:
+        """The problems before and after one in such a list."""
+        return self._listed(self._find(name)).beside(wish, problem)
+
+    def _listed(self, directory: RunDirectory) -> Listed:
+        try:
+            if not _is_whole(directory):
+                return self._grow(directory, go_on=False)[1]
+        except InputError:
+            return Listed()
+        opened, stamp = self._at(directory), _made(directory)
+        with opened.making:
+            if opened.listed is None or opened.listed.stamp != stamp:
+                begun = time.monotonic()
+                with self._tables(directory) as (found, state):
+                    listed = Listed(_clean(lines_of(found, state.lines)))
+                opened.listed = Kept(listed, stamp, begun, time.monotonic() - begun)
+            made: Listed = opened.listed.value
+            return made
 
     def _results(self, directory: RunDirectory) -> dict[str, Any]:
-        try:
-            with self._tables(directory) as (found, state):
-                results = derive(found, state.lines)
-                with Examiner(found, state.lines) as examiner:
-                    rows = {n: _row(one) for n, one in examiner.each() if one.pools or one.outcomes}
-                so_far = state.status in GOING
-                # So far each configuration has finished other problems: none of them is the best yet.
-                known = bool(results.configurations) and not so_far
-                headline = run_page.headline(found, results) if known else []
-                return {
-                    "why": None,
-                    "so_far": so_far,
-                    "delivered": state.samples,
-                    "headline": headline,
-                    "few": FEW if any(one.problems < FEW for one in results.configurations) else 0,
-                    **_results_data(results),
-                    "filters": {key: list(said) for key, said in browser.FILTERS.items()},
-                    "problems": [rows[number] for number in sorted(rows)],
-                }
-        except InputError as error:
-            nothing: dict[str, Any] = {"configurations": [], "levels": [], "problems": [], "headline": []}
-            return {"why": str(error), "so_far": True, "delivered": 0, "few": 0, "filters": {}, **nothing}
+        with self._tables(directory) as (found, state):
+            return _measured(found, state)
+
+    def _grow(self, directory: RunDirectory, *, go_on: bool) -> tuple[Kept, Listed]:
+        """Results and problems of a run without an end: as they are, or brought forward where that is due.
+
+        Raises InputError where nothing is finished yet.
+        """
+        opened = self._at(directory)
+        stamp = (_inode(directory.journal), *map(_stamp, (directory.experiment, directory.environment)))
+        with opened.making, self._trusted():
+            if opened.growing is None or opened.grows != stamp:
+                opened.stop()
+                opened.growing, opened.grows = Growing(directory), stamp
+                opened.listed = Kept(Listed(), stamp, 0.0, 0.0)
+            growing, grown = opened.growing, opened.grown
+            assert opened.listed is not None
+            listed: Listed = opened.listed.value
+            begun = time.monotonic()
+            age = inf if grown is None else begun - grown.made
+            due = grown is None or (go_on and (growing.left or age >= max(FRESH, WORTH * grown.took)))
+            if due:
+                new = False
+                for fresh in growing.advance(begun + SLICE):
+                    listed.lines.update(_clean(lines_of(fresh, growing.state().lines)))
+                    new = True
+                if not growing.delivered and not growing.left:
+                    raise unfinished.nothing_yet(directory)
+                value = (
+                    grown.value
+                    if grown and not new
+                    else _measured(
+                        growing.tables, growing.state(), left=growing.left, counted=len(listed.lines)
+                    )
+                )
+                grown = opened.grown = Kept(_clean(value), stamp, begun, time.monotonic() - begun)
+            assert grown is not None
+            return grown, listed
 
     def problem(self, name: str, problem: str) -> dict[str, Any]:
         """One problem: candidates, votes, choices, outcomes, and the calls that were made for it."""
@@ -279,8 +355,13 @@ class Desk:
             yield found
 
     @contextmanager
-    def _journal(self, directory: RunDirectory) -> Iterator[tuple[SQLiteJournal, Ledger]]:
-        """The journal of a run, and what is recorded so far; opened anew where it has been replaced."""
+    def _journal(
+        self, directory: RunDirectory, until: float | None = None
+    ) -> Iterator[tuple[SQLiteJournal, Ledger]]:
+        """The journal of a run, and what is recorded so far; opened anew where it has been replaced.
+
+        until: when counting what was recorded stops, by the monotonic clock; a moment from now by default.
+        """
         opened, inode = self._at(directory), _inode(directory.journal)
         with opened.lock:
             if opened.inode != inode:
@@ -289,7 +370,7 @@ class Desk:
                 opened.journal, opened.ledger, opened.inode = None, Ledger(), inode
             if opened.journal is None:
                 opened.journal = SQLiteJournal(directory.journal, read_only=True)
-            opened.ledger.read(opened.journal)
+            opened.ledger.read(opened.journal, time.monotonic() + GLANCE if until is None else until)
             yield opened.journal, opened.ledger
 
     @contextmanager
@@ -308,7 +389,7 @@ class Desk:
     def _keep(self, directory: RunDirectory, what: str, make: Callable[[], T]) -> T:
         """What `make` makes, unless it was made of the same files, or of a run without an end a moment ago."""
         opened = self._at(directory)
-        stamp = tuple(map(_stamp, (directory.root / "state.json", directory.table("candidates"))))
+        stamp = _made(directory)
         with opened.lock:
             kept = opened.kept.get(what)
         if kept is not None and kept.stamp == stamp:
@@ -322,7 +403,7 @@ class Desk:
         now = time.monotonic()
         with opened.lock:
             opened.kept[what] = Kept(value, stamp, now, now - begun)
-            while len(opened.kept) > 64:
+            while len(opened.kept) > KEPT:
                 del opened.kept[next(iter(opened.kept))]
         return value
 
@@ -337,36 +418,28 @@ def expected(state: State) -> int:
     return each * state.problems
 
 
-def _results_data(results: Results) -> dict[str, Any]:
+def _is_whole(directory: RunDirectory) -> bool:
+    """Whether the tables of a run are written."""
+    return directory.state().status not in GOING and directory.table("candidates").exists()
+
+
+def _measured(found: RunDirectory, state: State, left: int = 0, counted: int | None = None) -> dict[str, Any]:
+    """What configurations solve, by tables. left, counted: problems that are not in them yet, and those that are."""
+    results = derive(found, state.lines)
+    so_far = state.status in GOING
+    # So far each configuration has finished other problems: none of them is the best yet.
+    known = bool(results.configurations) and not so_far
     return {
+        "why": None,
+        "so_far": so_far,
+        "delivered": state.samples,
+        "left": left,
+        "counted": counted,
+        "headline": run_page.headline(found, results) if known else [],
+        "few": FEW if any(one.problems < FEW for one in results.configurations) else 0,
         "configurations": [one.row() for one in results.configurations],
         "levels": [one.row() for one in results.levels],
-    }
-
-
-def _row(one: Examined) -> dict[str, Any]:
-    """A problem in the list."""
-    generated = [o["generated"] for o in one.outcomes]
-    pooled = [s["generated"] for pool in one.pools for s in pool.spent]
-    amounts = [*generated, *pooled]
-    solved = any(pool.right for pool in one.pools) or any(o["correct"] for o in one.outcomes)
-    return {
-        "id": one.problem,
-        "level": one.level,
-        "head": browser.cut(one.prompt.strip(), HEAD),
-        "pools": [
-            {
-                "name": p.name,
-                "generator": p.generator,
-                "right": p.right,
-                "size": p.size,
-                "marks": browser.marks(p),
-            }
-            for p in one.pools
-        ],
-        "outcomes": {o["configuration"]: bool(o["correct"]) for o in one.outcomes},
-        "generated": None if None in amounts else sum(amounts),
-        "solved": solved,
+        "filters": {key: list(said) for key, said in browser.FILTERS.items()},
     }
 
 
@@ -394,6 +467,11 @@ def _inode(path: Path) -> object:
         found = path.stat()
         return found.st_dev, found.st_ino
     return None
+
+
+def _made(directory: RunDirectory) -> object:
+    """What the answers of a run are made from."""
+    return tuple(map(_stamp, (directory.root / "state.json", directory.table("candidates"))))
 
 
 def _stamp(path: Path) -> object:

@@ -5,16 +5,18 @@ Only records that came since the last look are read.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any
 
 from metagen.cost import Usage
 from metagen.journal import ATTEMPT, Row, SQLiteJournal
 from metagen.runs.work.makers import Makers
 
-#: Records that one look reads at most, so that an answer never takes long; the next look goes on.
-MOST = 50_000
+#: Records that are read at a time.
+MOST = 5_000
 #: Points of a curve over time at most.
 POINTS = 400
 #: Amounts that are added up.
@@ -50,12 +52,16 @@ class Ledger:
     #: Second → records of kind generate, and tokens that they generated (None: unknown) in that second.
     seconds: dict[int, tuple[int, int | None]] = field(default_factory=dict)
 
-    def read(self, journal: SQLiteJournal) -> None:
-        """Read what has come since; at most `MOST` records."""
-        mark, rows = journal.since(self.mark, MOST)
-        for columns in rows:
-            self._add(Row.of(columns))
-        self.mark, self.whole = mark, len(rows) < MOST
+    def read(self, journal: SQLiteJournal, until: float = -inf) -> None:
+        """Read what has come since, to `until` by the monotonic clock; at least `MOST` records."""
+        self.whole = False
+        while not self.whole:
+            mark, rows = journal.since(self.mark, MOST)
+            for columns in rows:
+                self._add(Row.of(columns))
+            self.mark, self.whole = mark, len(rows) < MOST
+            if time.monotonic() >= until:
+                return
 
     def _add(self, row: Row) -> None:
         if row.limit == ATTEMPT:

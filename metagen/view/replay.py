@@ -81,9 +81,9 @@ class Replayer:
                 schema.load(directory.experiment), fingerprints=True, noted=self._makers.engines
             )
             self._setup: Setup = self._stack.enter_context(build.open_setup(experiment))
-            journal = self._stack.enter_context(SQLiteJournal(directory.journal, read_only=True))
+            self._journal = self._stack.enter_context(SQLiteJournal(directory.journal, read_only=True))
             folder = RunDirectory(Path(self._stack.enter_context(TemporaryDirectory(prefix="metagen-"))))
-            self._work = Work(self._setup, folder, Recorded(journal), Meter())
+            self._work = Work(self._setup, folder, Recorded(self._journal), Meter())
         except BaseException:
             self.close()
             raise
@@ -101,6 +101,9 @@ class Replayer:
         """For JSON. InputError for a problem or a configuration that the run does not have."""
         cell, (place, asked), heard = self._cell(configuration), self._problem(problem), Heard()
         note = None
+        # A run that goes on may have met limits since.
+        self._journal.look()
+        self._work.journal = Recorded(self._journal)
         try:
             sequence, trace = wait(self._work.replay(cell, place, asked, heard))
         except MetagenError as error:

@@ -19,7 +19,8 @@ def client(runs: Runs) -> Iterator[object]:
 
 ADDRESSES = (
     "/", "/assets/main.js", "/assets/view.css", "/assets/uPlot.js", "/api/runs", "/api/run?run=one",
-    "/api/results?run=one", "/api/experiment?run=one", f"/api/problem?run=one&problem={FIRST}",
+    "/api/results?run=one", "/api/problems?run=one&sort=right&count=2", f"/api/beside?run=one&problem={FIRST}",
+    "/api/experiment?run=one", f"/api/problem?run=one&problem={FIRST}",
     f"/api/replay?run=one&problem={FIRST}&configuration={SEARCH}", f"/api/recipe?run=one&configuration={SEARCH}",
     "/api/compare?a=one&b=two", "/report?run=one",
 )  # fmt: skip
@@ -67,6 +68,18 @@ def test_what_is_outside_is_not_found(client, address: str) -> None:  # type: ig
     answer = client.get(address)
     assert answer.status_code == 404
     assert "root:" not in answer.text and "class Desk" not in answer.text
+
+
+@pytest.mark.parametrize("part", ["start=-1", "count=many", "sort=worst", "start=99999999999"])
+def test_a_list_that_cannot_be_is_an_error(client, part: str) -> None:  # type: ignore[no-untyped-def]
+    answer = client.get(f"/api/problems?run=one&{part}")
+    assert answer.status_code == 404 and part.partition("=")[2] in answer.json()["error"]
+
+
+def test_a_page_of_the_list_is_a_part_of_it(client) -> None:  # type: ignore[no-untyped-def]
+    whole = client.get("/api/problems?run=one&sort=right").json()
+    part = client.get("/api/problems?run=one&sort=right&start=1&count=2").json()
+    assert part["problems"] == whole["problems"][1:3] and part["total"] == whole["total"] == 4
 
 
 def test_a_report_stands_in_an_origin_of_its_own(client) -> None:  # type: ignore[no-untyped-def]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -63,28 +64,59 @@ def test_a_run_is_opened_and_its_curves_are_drawn(tab: Any, address: str) -> Non
     assert "%" in tip.inner_text() and "mid/" in tip.inner_text()
 
 
+def settle(tab: Any) -> Any:
+    """The rows of the list of problems, once they are those that were asked for."""
+    tab.wait_for_selector(".problems:not([aria-busy])", state="attached")
+    return tab.locator(".problems a")
+
+
 def test_problems_are_searched_filtered_and_sorted(tab: Any, address: str) -> None:
     go(tab, address, "run")
-    rows = tab.locator(".problems a")
-    assert rows.count() == 4
+    assert settle(tab).count() == 4
     tab.keyboard.press("/")
     tab.keyboard.type("2/3")
-    assert rows.count() == 1 and "q=2%2F3" in tab.url
+    assert settle(tab).count() == 1 and "q=2%2F3" in tab.url
     tab.locator("input[aria-label='Search problems']").fill("")
     tab.locator("select[aria-label=Filter]").select_option(f"right:{SEARCH}")
-    right = rows.count()
+    right = settle(tab).count()
     tab.locator("select[aria-label=Filter]").select_option(f"wrong:{SEARCH}")
-    assert right + rows.count() == 4
+    assert right + settle(tab).count() == 4
     tab.locator("select[aria-label=Filter]").select_option("")
     tab.locator("select[aria-label=Sort]").select_option("right")
+    settle(tab)
     shares = [text.split("/") for text in tab.locator(".problems .rates small").all_inner_texts()]
     rates = [int(right) / int(size) for right, size in shares]
-    assert rates == sorted(rates)
+    assert rates == sorted(rates) and len(rates) == 4
     # The link holds all of it.
     order = tab.locator(".problems .name").all_inner_texts()
     tab.reload()
     tab.wait_for_selector("html[data-ready]")
     assert tab.locator(".problems .name").all_inner_texts() == order
+
+
+def test_a_list_of_many_problems_comes_page_by_page(chromium: Any, runs: Runs, tmp_path: Path) -> None:
+    many = lengthen(runs.one, tmp_path / "runs" / "many", 260)
+    with served(many.root.parent) as address, opened(chromium, reaches=REACHES) as tab:
+        go(tab, address, "run?run=many")
+        assert settle(tab).count() == 100
+        assert "260 problems" in tab.locator("section[aria-label=Problems]").inner_text()
+        more = tab.locator("button[data-more]")
+        assert more.inner_text() == "100 more of 160"
+        more.click()
+        assert settle(tab).count() == 200
+        # The last row leads on, by its key.
+        tab.locator(".problems a").nth(199).focus()
+        tab.keyboard.press("j")
+        assert settle(tab).count() == 260 and more.is_hidden()
+        names = tab.locator(".problems .name").all_text_contents()
+        assert len(set(names)) == 260
+        # What is not on the first page is found, and its neighbours are those of the list.
+        tab.locator("input[aria-label='Search problems']").fill("/25")
+        found = settle(tab)
+        assert found.count() == 11  # 25, and 250 to 259
+        found.nth(1).click()
+        tab.wait_for_selector("a[data-next]")
+        assert "2 of 11" in tab.locator("nav.beside").inner_text()
 
 
 def test_a_link_opens_the_problem_the_configuration_and_the_view(tab: Any, address: str) -> None:
@@ -200,6 +232,27 @@ def test_what_is_not_there_is_said(tab: Any, address: str) -> None:
     tab.evaluate("location.hash = '#/elsewhere'")
     tab.wait_for_selector("[role=alert]")
     assert "no page" in tab.locator("[role=alert]").inner_text()
+
+
+def lengthen(directory: RunDirectory, root: Path, count: int) -> RunDirectory:
+    """A copy of a run of four problems in which each stands many times, as problems of their own."""
+    import shutil
+
+    shutil.copytree(directory.root, root)
+    made = RunDirectory(root)
+    for name in ("problems", "candidates", "costs", "outcomes", "attempts"):
+        table, parts = pq.read_table(made.table(name)), []
+        for place in range(count):
+            rows = table.filter(pc.equal(table["place"], place % 4))
+            for column, value in (("place", place), ("problem", f"arithmetic/test/2/{place}")):
+                kind = table.schema.field(column).type
+                rows = rows.set_column(
+                    rows.column_names.index(column), column, pa.array([value] * len(rows), kind)
+                )
+            parts.append(rows)
+        pq.write_table(pa.concat_tables(parts), made.table(name))
+    made.save(replace(made.state(), problems=count))
+    return made
 
 
 # ------------------------------------------------------------------------------------------- while it runs

@@ -61,14 +61,15 @@ def test_a_file_that_is_a_link_to_a_place_outside_is_not_read(copied: RunDirecto
 def test_the_figures_are_those_of_the_tables(runs: Runs) -> None:
     with desk(runs.root) as told:
         results, state = told.results("one"), told.run("one")
+        problems = told.problems("one")["problems"]
     measured = derive(runs.one, runs.one.state().lines).configurations
     assert [(c["configuration"], c["accuracy"], c["flops"]) for c in results["configurations"]] == [
         (m.cell.name, m.accuracy, m.flops) for m in measured
     ]
     assert not results["so_far"] and results["headline"]
-    assert [p["id"] for p in results["problems"]] == [f"arithmetic/test/2/{i}" for i in range(4)]
+    assert [p["id"] for p in problems] == [f"arithmetic/test/2/{i}" for i in range(4)]
     outcomes = read(runs.one.table("outcomes"), configuration=SEARCH).to_pylist()
-    told_of = {p["id"]: p["outcomes"][SEARCH] for p in results["problems"]}
+    told_of = {p["id"]: p["outcomes"][SEARCH] for p in problems}
     assert told_of == {o["problem"]: o["correct"] for o in outcomes}
     assert state["delivered"] == state["expected"] == expected(runs.one.state())
 
@@ -183,11 +184,12 @@ def test_a_run_without_an_end_is_told_so_far(copied: RunDirectory) -> None:
     with desk(copied.root) as told:
         (listed,) = told.runs()
         state, results = told.run("one"), told.results("one")
+        problems = told.problems("one")["problems"]
         problem = told.problem("one", FIRST)
     assert listed["state"] == state["state"] == "interrupted"
     assert state["going"] and state["delivered"] is None and "metagen resume" in state["resume"]
     assert results["so_far"] and results["headline"] == []
-    assert [p["id"] for p in results["problems"]] == [f"arithmetic/test/2/{i}" for i in (0, 2, 3)]
+    assert [p["id"] for p in problems] == [f"arithmetic/test/2/{i}" for i in (0, 2, 3)]
     assert {c["problems"] for c in results["configurations"]} == {3}
     assert results["delivered"] == expected(copied.state()) * 3 // 4
     assert problem["so_far"] and problem["pools"][0]["size"] == 4

@@ -178,8 +178,8 @@ class Examined:
 class Examiner:
     """The problems of a run one by one, with little of its tables in memory.
 
-    ids, levels: of the problems in the order of the task; the others are read as they are asked for, and quickest in
-    the order in which this gives them.
+    ids, levels, places: of the problems in the order of the task; the others are read as they are asked for, and
+    quickest in the order in which this gives them.
     """
 
     def __init__(self, directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) -> None:
@@ -191,7 +191,7 @@ class Examiner:
             if name != "attempts" or directory.table(name).exists()
         }
         asked = read(directory.table("problems"), ["problem", "place", "level"], **equal).sort_by("place")
-        self._places: list[int] = asked["place"].to_pylist()
+        self.places: list[int] = asked["place"].to_pylist()
         self.ids: list[str] = asked["problem"].to_pylist()
         self.levels: list[int | None] = asked["level"].to_pylist()
 
@@ -205,11 +205,11 @@ class Examiner:
             table.close()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __getitem__(self, number: int) -> Examined:
         """The problem of this number, from 0."""
-        place = self._places[number]
+        place = self.places[number]
         found = {name: table.rows(place) for name, table in self._tables.items()}
         row = found["problems"][0]
         return Examined(
@@ -223,9 +223,9 @@ class Examiner:
 
     def each(self) -> Iterator[tuple[int, Examined]]:
         """All problems with their numbers, as they stand in the tables."""
-        numbers = {place: number for number, place in enumerate(self._places)}
+        numbers = {place: number for number, place in enumerate(self.places)}
         most = max(self._tables.values(), key=len)
-        for place in dict.fromkeys([*most.places, *self._places]):
+        for place in dict.fromkeys([*most.places, *self.places]):
             if place in numbers:
                 yield numbers[place], self[numbers[place]]
 

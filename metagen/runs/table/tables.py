@@ -130,6 +130,30 @@ def join_tables(root: Path, parts: Iterable[Mapping[str, Path]]) -> None:
             _new(root, name).unlink(missing_ok=True)
 
 
+def replace_problems(old: Path, new: Path) -> None:
+    """Put the tables of a run at `new` into those at `old`, in the place of what these hold of the same problems."""
+    places = pq.read_table(new / "problems.parquet", columns=["place"])["place"]
+    for name in NAMES:
+        files = [pq.ParquetFile(root / f"{name}.parquet") for root in (old, new)]
+        with pq.ParquetWriter(_new(old, name), files[0].schema_arrow, compression="zstd") as out:
+            waiting: list[pa.Table] = []
+            for file in files:
+                for group in range(file.num_row_groups):
+                    rows = file.read_row_group(group)
+                    if file is files[0]:
+                        rows = rows.filter(pc.invert(pc.is_in(rows["place"], value_set=places)))
+                    waiting.append(rows)
+                    # Parts would become many and small otherwise.
+                    if sum(map(len, waiting)) >= CHUNK:
+                        out.write_table(pa.concat_tables(waiting))
+                        waiting = []
+            if waiting:
+                out.write_table(pa.concat_tables(waiting))
+        for file in files:
+            file.close()
+        _new(old, name).replace(old / f"{name}.parquet")
+
+
 def _new(root: Path, name: str) -> Path:
     return root / f"{name}.parquet.new"
 

@@ -39,12 +39,7 @@ def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tupl
         found = RunDirectory(Path(folder))
         work = _replay(directory, found, problem)
         if not work.delivered:
-            what = (
-                "has not finished any part of its work, so there is nothing to report"
-                if problem is None
-                else f"has nothing on problem {problem!r} yet: no part of the work on it is finished"
-            )
-            raise InputError(f"the run {str(directory.root)!r} {what}; {directory.resume_hint}")
+            raise nothing_yet(directory, problem)
         # Failures are those that the run itself noted, not that of parts which are still to come.
         yield found, replace(work.state(state.status), seconds=state.seconds, failures=state.failures)
 
@@ -59,6 +54,16 @@ def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) ->
         work = Work(setup, into, Recorded(journal), Meter(), only=only)
         wait(work.all())
     return work
+
+
+def nothing_yet(directory: RunDirectory, problem: str | None = None) -> InputError:
+    """The error for a run, or a problem of it, of which no part is whole."""
+    what = (
+        "has not finished any part of its work, so there is nothing to report"
+        if problem is None
+        else f"has nothing on problem {problem!r} yet: no part of the work on it is finished"
+    )
+    return InputError(f"the run {str(directory.root)!r} {what}; {directory.resume_hint}")
 
 
 def unknown(directory: RunDirectory, problem: str, known: list[str]) -> InputError:

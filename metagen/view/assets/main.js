@@ -67,6 +67,7 @@ function move(by) {
   if (!rows.length) return;
   const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
   const to = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by))];
+  if (to === document.activeElement && by > 0) document.querySelector("button[data-more]:not([hidden])")?.click();
   to.focus();
   to.scrollIntoView({ block: "nearest" });
 }

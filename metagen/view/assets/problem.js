@@ -1,7 +1,7 @@
 // One problem: what was asked, what each pool voted, and each configuration as it went: tree, conversation, time.
 import { amount, ask, beside, copy, here, make, mark, note, place, plural } from "./dom.js";
 import { talk, timeline } from "./calls.js";
-import { order, recipes } from "./run.js";
+import { recipes, wish } from "./run.js";
 import { candidate, steps, votes } from "./steps.js";
 import { tree } from "./tree.js";
 
@@ -37,14 +37,13 @@ export async function problem(box, parts, signal) {
 }
 
 async function neighbours(box, run, id, closer, signal) {
-  const parts = here().parts, keep = Object.fromEntries(["q", "filter", "level", "generator", "sort"].map((key) => [key, parts.get(key)]));
-  const list = order(await ask("results", { run }, signal), parts), at = list.findIndex((one) => one.id === id);
-  if (signal.aborted || at < 0) return;
+  const keep = wish(here().parts), list = await ask("beside", { run, problem: id, ...keep }, signal);
+  if (signal.aborted || list.at === null) return;
   // Where it leads is known when it is followed: the configuration and the view may have changed by then.
-  const target = (one) => place("problem", { run, problem: one.id, ...keep, ...Object.fromEntries(["configuration", "show", "form"].map((key) => [key, here().parts.get(key)])) });
-  const link = (one, said, name) => (one ? make("a", { href: target(one), [name]: true, title: one.id, click: (event) => { event.currentTarget.href = target(one); } }, said) : null);
-  box.replaceChildren(make("a", { href: place("run", { run, ...keep }) }, "all problems"), ` ${at + 1} of ${list.length} `,
-    ...[link(list[at - 1], "← before", "data-before"), " ", link(list[at + 1], "next →", "data-next"), " ",
+  const target = (one) => place("problem", { run, problem: one, ...keep, ...Object.fromEntries(["configuration", "show", "form"].map((key) => [key, here().parts.get(key)])) });
+  const link = (one, said, name) => (one ? make("a", { href: target(one), [name]: true, title: one, click: (event) => { event.currentTarget.href = target(one); } }, said) : null);
+  box.replaceChildren(make("a", { href: place("run", { run, ...keep }) }, "all problems"), ` ${(list.at + 1).toLocaleString("en")} of ${list.total.toLocaleString("en")} `,
+    ...[link(list.before, "← before", "data-before"), " ", link(list.next, "next →", "data-next"), " ",
       closer ? make("button", { type: "button", class: "small", click: () => closer.scrollIntoView() }, "call by call ↓") : null].filter(Boolean));
 }
 

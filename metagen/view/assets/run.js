@@ -1,5 +1,5 @@
 // One run: how far it is, what its configurations solve and cost, its problems, and what was spent.
-import { amount, ask, beside, between, compare, copy, duration, here, make, note, percent, place, plural, sortable } from "./dom.js";
+import { amount, ask, beside, between, copy, duration, here, make, note, percent, place, plural, sortable } from "./dom.js";
 import { curves } from "./chart.js";
 import { every } from "./live.js";
 import { chip } from "./runs.js";
@@ -41,6 +41,7 @@ export async function run(box, parts, signal) {
       going && state.expected ? make("p", { class: "progress" }, bar,
         done === null ? " counting what is finished…" : ` ${amount(done)} of ${amount(state.expected)} samples and solutions are finished`) : null,
       results && results.so_far && !results.why ? make("p", { class: "notice soft" }, `The run has no end yet: all figures are of what it has finished so far, and each configuration may have finished other problems. ${state.state === "interrupted" ? state.resume || "" : ""}`) : null,
+      results && results.left ? make("p", { class: "quiet" }, `${plural(results.counted, "problem")} are counted here, ${results.left.toLocaleString("en")} more are being counted.`) : null,
       results && results.why ? make("p", { class: "notice soft" }, results.why) : null,
       state.note ? make("p", { class: "notice soft" }, state.note) : null,
       ...state.notes.map((one) => make("p", { class: "quiet" }, one)),
@@ -60,20 +61,22 @@ export async function run(box, parts, signal) {
   if (signal.aborted) return;
   top();
   let show = measured(accuracy, name, results, signal);
-  let browse = problems(list, name, results);
-  let busy = false, ticks = 0;
-  if (state.going) every(2, signal, async () => {
-    if (busy || !state.going) return;
+  const browse = await problems(list, name, () => results.filters, signal);
+  if (signal.aborted) return;
+  let busy = false, ticks = 0, ended = !state.going;
+  every(2, signal, async () => {
+    if (busy || (ended && state.ledger.whole !== false)) return;
     busy = true;
     try {
       state = await ask("run", { run: name }, signal);
-      if (++ticks % 3 === 0 || !state.going) {
+      if (!ended && (++ticks % 3 === 0 || results.left || !state.going)) {
         const now = await ask("results", { run: name }, signal);
         if (JSON.stringify(now) !== JSON.stringify(results)) {
           results = now;
           show = measured(accuracy, name, results, signal, show);
-          browse = problems(list, name, results, browse);
+          await browse.load();
         }
+        ended = !state.going;
       }
       top();
       spending(spent, state);
@@ -151,80 +154,88 @@ export function recipes(run, configuration, signal) {
 // --------------------------------------------------------------------------------------------- problems
 
 const SORTS = { order: "in their order", level: "by level", right: "hardest first", left: "easiest first", generated: "most tokens first" };
+const WISH = ["q", "filter", "level", "generator", "sort"];
+// Of an address, what narrows and sorts the list of problems.
+export const wish = (parts) => Object.fromEntries(WISH.map((key) => [key, parts.get(key) || ""]).filter(([, value]) => value));
 
-export function order(results, parts) {
-  const rate = (one) => {
-    const size = one.pools.reduce((sum, pool) => sum + pool.size, 0), right = one.pools.reduce((sum, pool) => sum + pool.right, 0);
-    if (size) return right / size;
-    const outcomes = Object.values(one.outcomes);
-    return outcomes.length ? outcomes.filter(Boolean).length / outcomes.length : null;
-  };
-  const words = (parts.get("q") || "").trim().toLowerCase(), filter = parts.get("filter") || "";
-  const level = parts.get("level") || "", generator = parts.get("generator") || "", sort = parts.get("sort") || "order";
-  const passing = results.problems.filter((one) => {
-    if (level && String(one.level) !== level) return false;
-    if (words && !`${one.id}\n${one.head}`.toLowerCase().includes(words)) return false;
-    const pools = one.pools.filter((pool) => !generator || pool.generator === generator);
-    if (generator && !pools.length) return false;
-    if (!filter) return true;
-    if (filter.startsWith("right:")) return one.outcomes[filter.slice(6)] === true;
-    if (filter.startsWith("wrong:")) return one.outcomes[filter.slice(6)] === false;
-    if (filter === "never") return generator ? pools.every((pool) => !pool.right) : !one.solved;
-    return pools.some((pool) => pool.marks.includes(filter));
-  });
-  const value = { level: (one) => one.level, right: rate, left: rate, generated: (one) => one.generated }[sort];
-  return value ? passing.map((one, i) => [one, i]).sort(([a, i], [b, j]) => compare(value(a), value(b), sort === "generated" || sort === "left") || i - j).map(([one]) => one) : passing;
-}
-
-function problems(box, name, results, before) {
-  const all = results.problems;
-  if (!all.length) {
-    box.replaceChildren();
-    return { follow() {} };
-  }
-  const levels = [...new Set(all.map((one) => one.level))].filter((level) => level !== null).sort((a, b) => a - b);
-  const generators = [...new Set(all.flatMap((one) => one.pools.map((pool) => pool.generator)))];
-  const direct = [...new Set(all.flatMap((one) => Object.keys(one.outcomes)))];
-  let shown = before ? before.shown() : PAGE;
+// The list of problems: the server searches, filters and sorts, and gives the rows that are shown.
+async function problems(box, name, filters, signal) {
   const option = (value, said) => make("option", { value }, said);
-  const field = {
-    q: make("input", { type: "search", placeholder: "Search problems", "aria-label": "Search problems" }),
-    filter: make("select", { "aria-label": "Filter" }, option("", "all problems"),
-      Object.entries(results.filters).map(([key, [said]]) => option(key, said)),
-      direct.flatMap((one) => [option(`right:${one}`, `right: ${one}`), option(`wrong:${one}`, `wrong: ${one}`)])),
-    level: levels.length > 1 ? make("select", { "aria-label": "Level" }, option("", "all levels"), levels.map((one) => option(String(one), `level ${one}`))) : null,
-    generator: generators.length > 1 ? make("select", { "aria-label": "Generator" }, option("", "all generators"), generators.map((one) => option(one, one))) : null,
-    sort: make("select", { "aria-label": "Sort" }, Object.entries(SORTS).map(([key, said]) => option(key === "order" ? "" : key, said))),
-  };
-  const rows = make("ul", { class: "problems" }), said = make("p", { class: "quiet", role: "status" });
-  const meaning = make("p", { class: "quiet" });
-  const more = make("button", { type: "button", click: () => { shown += PAGE; fill(); } }, "More");
+  const rows = make("ul", { class: "problems" }), said = make("p", { class: "quiet", role: "status" }), meaning = make("p", { class: "quiet" });
+  const tools = make("p", { class: "tools" });
+  const more = make("button", { type: "button", "data-more": true, hidden: true, click: () => beside(load(true)) }, "More");
+  let field = {}, shown = PAGE, last = "", choices = "", turn = 0;
 
-  function fill() {
-    const parts = here().parts, passing = order(results, parts);
-    said.textContent = passing.length ? plural(passing.length, "problem") : "No problem is like this.";
-    meaning.textContent = results.filters[parts.get("filter")] ? results.filters[parts.get("filter")][1] + "." : "";
-    const keep = Object.fromEntries(["q", "filter", "level", "generator", "sort"].map((key) => [key, parts.get(key)]));
-    rows.replaceChildren(...passing.slice(0, shown).map((one) => make("li", {},
-      make("a", { href: place("problem", { run: name, problem: one.id, ...keep }), "data-row": true },
-        make("span", { class: "name" }, one.id), make("span", { class: "ask" }, one.head),
-        make("span", { class: "rates" }, one.pools.length
-          ? one.pools.map((pool) => make("span", {}, share(pool.right, pool.size, `${pool.name}: ${pool.right} of ${pool.size} right`), make("small", {}, `${pool.right}/${pool.size}`)))
-          : `${Object.values(one.outcomes).filter(Boolean).length} of ${plural(Object.keys(one.outcomes).length, "configuration")} right`)))));
-    more.hidden = passing.length <= shown;
+  // The choices there are; they grow with a run.
+  function offer({ levels, generators, direct }) {
+    const now = JSON.stringify([levels, generators, direct, filters()]);
+    if (now === choices) return;
+    choices = now;
+    const held = document.activeElement?.closest("section") === box ? document.activeElement.getAttribute("aria-label") : null;
+    const search = field.q || make("input", { type: "search", placeholder: "Search problems", "aria-label": "Search problems" });
+    field = {
+      q: search,
+      filter: make("select", { "aria-label": "Filter" }, option("", "all problems"),
+        Object.entries(filters()).map(([key, [text]]) => option(key, text)),
+        direct.flatMap((one) => [option(`right:${one}`, `right: ${one}`), option(`wrong:${one}`, `wrong: ${one}`)])),
+      level: levels.length > 1 ? make("select", { "aria-label": "Level" }, option("", "all levels"), levels.map((one) => option(String(one), `level ${one}`))) : null,
+      generator: generators.length > 1 ? make("select", { "aria-label": "Generator" }, option("", "all generators"), generators.map((one) => option(one, one))) : null,
+      sort: make("select", { "aria-label": "Sort" }, Object.entries(SORTS).map(([key, text]) => option(key === "order" ? "" : key, text))),
+    };
+    for (const [key, one] of Object.entries(field)) if (one && key !== "q") one.addEventListener("change", () => { note({ [key]: one.value }); beside(fresh()); });
+    tools.replaceChildren(...Object.values(field).filter(Boolean));
+    set(here().parts);
+    if (held) tools.querySelector(`[aria-label="${CSS.escape(held)}"]`)?.focus();
   }
-  function follow(parts) {
-    for (const [key, input] of Object.entries(field)) if (input) input.value = parts.get(key) || "";
-    fill();
+  function set(parts) {
+    for (const [key, one] of Object.entries(field)) if (one && one !== document.activeElement) one.value = parts.get(key) || "";
   }
-  for (const [key, input] of Object.entries(field))
-    if (input) input.addEventListener("input", () => { shown = PAGE; note({ [key]: input.value }); fill(); });
-  const held = document.activeElement && box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-  box.replaceChildren(make("h2", {}, `Problems${results.so_far ? " so far" : ""}`),
-    make("p", { class: "tools" }, Object.values(field).filter(Boolean)), meaning, said, rows, more);
-  follow(here().parts);
-  if (held) box.querySelector(`[aria-label="${CSS.escape(held)}"]`)?.focus();
-  return { follow, shown: () => shown };
+  const row = (one, keep) => make("li", {}, make("a", { href: place("problem", { run: name, problem: one.id, ...keep }), "data-row": true },
+    make("span", { class: "name" }, one.id), make("span", { class: "ask" }, one.head),
+    make("span", { class: "rates" }, one.pools.length
+      ? one.pools.map((pool) => make("span", {}, share(pool.right, pool.size, `${pool.name}: ${pool.right} of ${pool.size} right`), make("small", {}, `${pool.right}/${pool.size}`)))
+      : `${Object.values(one.outcomes).filter(Boolean).length} of ${plural(Object.keys(one.outcomes).length, "configuration")} right`)));
+
+  // further: a page more; otherwise the same rows anew.
+  async function load(further = false) {
+    const mine = ++turn, keep = wish(here().parts);
+    rows.setAttribute("aria-busy", "true");
+    const start = further ? rows.childElementCount : 0, count = further ? PAGE : shown;
+    const found = await ask("problems", { run: name, ...keep, start, count }, signal);
+    if (signal.aborted || mine !== turn) return;
+    offer(found);
+    said.textContent = found.total ? plural(found.total, "problem") : "No problem is like this.";
+    meaning.textContent = filters()[keep.filter] ? filters()[keep.filter][1] + "." : "";
+    const text = JSON.stringify([keep, found.problems]);
+    if (further) rows.append(...found.problems.map((one) => row(one, keep)));
+    else if (text !== last) {
+      const held = document.activeElement?.closest(".problems") === rows ? document.activeElement.getAttribute("href") : null;
+      rows.replaceChildren(...found.problems.map((one) => row(one, keep)));
+      if (held) rows.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus();
+    }
+    last = further ? "" : text;
+    rows.removeAttribute("aria-busy");
+    shown = Math.max(PAGE, rows.childElementCount);
+    const left = found.total - rows.childElementCount;
+    more.hidden = left <= 0;
+    more.textContent = `${Math.min(PAGE, left).toLocaleString("en")} more of ${left.toLocaleString("en")}`;
+    box.hidden = !found.total && !Object.keys(keep).length;
+  }
+  function fresh() {
+    shown = PAGE;
+    return load();
+  }
+  box.replaceChildren(make("h2", {}, "Problems"), tools, meaning, said, rows, more);
+  offer({ levels: [], generators: [], direct: [] });
+  let typing;
+  field.q.addEventListener("input", () => {
+    note({ q: field.q.value });
+    rows.setAttribute("aria-busy", "true");
+    clearTimeout(typing);
+    typing = setTimeout(() => beside(fresh()), 120);
+  });
+  await load();
+  return { load, follow: (parts) => { set(parts); beside(fresh()); } };
 }
 
 // ------------------------------------------------------------------------------------------------ spent
