@@ -42,6 +42,7 @@ MODULES = (
     "sandbox",
     "routing",
     "serve",
+    "view",
     "replicas",
     "vllm_engine",
     "real_model",

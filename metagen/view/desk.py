@@ -113,15 +113,24 @@ class Desk:
 
     def runs(self) -> list[dict[str, Any]]:
         """The runs, the latest first; one that cannot be read says why."""
-        found, until = [], time.monotonic() + PATIENCE
+        found: list[dict[str, Any]] = []
+        known: list[tuple[RunDirectory, dict[str, Any]]] = []
         for name, directory in self.shelf.runs().items():
             try:
                 _refuse_links(directory)
-                summary = listing.summary(directory.root)
-                spent = self._spent(directory, summary.state == "running", until)
-                found.append({"id": name, **asdict(summary), **spent, "error": None})
+                known.append(
+                    (directory, {"id": name, **asdict(listing.summary(directory.root)), "error": None})
+                )
             except (MetagenError, OSError, ValueError, KeyError) as error:
-                found.append({"id": name, "name": name, "error": str(error), "age": float("inf")})
+                found.append({"id": name, "name": name, "error": str(error), "age": inf})
+        # Small runs are counted first, so that a long one does not keep their amounts back.
+        known.sort(key=lambda one: _size(one[0].journal))
+        until = time.monotonic() + PATIENCE
+        for directory, one in known:
+            try:
+                found.append({**one, **self._spent(directory, one["state"] == "running", until)})
+            except (MetagenError, OSError, ValueError) as error:
+                found.append({**one, "error": str(error)})
         found.sort(key=lambda one: (one["age"], one["id"]))
         return [_clean(one) for one in found]
 
@@ -472,6 +481,12 @@ def _inode(path: Path) -> object:
 def _made(directory: RunDirectory) -> object:
     """What the answers of a run are made from."""
     return tuple(map(_stamp, (directory.root / "state.json", directory.table("candidates"))))
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _stamp(path: Path) -> object:

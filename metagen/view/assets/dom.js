@@ -110,7 +110,7 @@ export async function copy(text, what) {
   say(`copied ${what}`);
 }
 
-// A table whose columns sort: columns are [title, value of a row, cell of a row, numeric].
+// A table whose columns sort: columns are [title, value of a row, cell of a row, numeric]. On a phone each row is a card.
 export function sortable(columns, rows, { key, by, down, row, label }) {
   let order = { by: by ?? null, down: Boolean(down) };
   const body = make("tbody");
@@ -130,7 +130,7 @@ export function sortable(columns, rows, { key, by, down, row, label }) {
       else head.removeAttribute("aria-sort");
     });
     body.replaceChildren(...sorted.map((one) => {
-      const cells = columns.map(([, , cell, numeric], i) => make(i ? "td" : "th", { scope: i ? null : "row", class: numeric ? "n" : null }, cell(one)));
+      const cells = columns.map(([, , cell, numeric], i) => make(i ? "td" : "th", { scope: i ? null : "row", class: numeric ? "n" : null, "data-title": columns[i][0] }, cell(one)));
       const made = make("tr", {}, cells);
       if (key) made.dataset.key = key(one);
       if (row) row(made, one);
@@ -138,7 +138,7 @@ export function sortable(columns, rows, { key, by, down, row, label }) {
     }));
   }
   fill();
-  return make("div", { class: "wide" }, make("table", { "aria-label": label || null }, make("thead", {}, make("tr", {}, heads)), body));
+  return make("div", { class: "wide" }, make("table", { class: "cards", "aria-label": label || null }, make("thead", {}, make("tr", {}, heads)), body));
 }
 
 // Unknown values come last, whatever the direction.

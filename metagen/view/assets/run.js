@@ -190,11 +190,18 @@ async function problems(box, name, filters, signal) {
   function set(parts) {
     for (const [key, one] of Object.entries(field)) if (one && one !== document.activeElement) one.value = parts.get(key) || "";
   }
+  // Configurations that ran by themselves: their number, and how many are right.
+  function alone(one) {
+    const all = Object.values(one.outcomes), right = all.filter(Boolean).length;
+    if (!all.length) return null;
+    const title = `${right} of ${plural(all.length, "configuration")} that ran by ${all.length > 1 ? "themselves" : "itself"} right`;
+    return make("span", { class: "alone", title }, share(right, all.length, title), make("small", {}, `${right}/${all.length}`));
+  }
   const row = (one, keep) => make("li", {}, make("a", { href: place("problem", { run: name, problem: one.id, ...keep }), "data-row": true },
     make("span", { class: "name" }, one.id), make("span", { class: "ask" }, one.head),
     make("span", { class: "rates" }, one.pools.length
       ? one.pools.map((pool) => make("span", {}, share(pool.right, pool.size, `${pool.name}: ${pool.right} of ${pool.size} right`), make("small", {}, `${pool.right}/${pool.size}`)))
-      : `${Object.values(one.outcomes).filter(Boolean).length} of ${plural(Object.keys(one.outcomes).length, "configuration")} right`)));
+      : null, alone(one))));
 
   // further: a page more; otherwise the same rows anew.
   async function load(further = false) {
@@ -216,6 +223,7 @@ async function problems(box, name, filters, signal) {
     last = further ? "" : text;
     rows.removeAttribute("aria-busy");
     shown = Math.max(PAGE, rows.childElementCount);
+    rows.classList.toggle("long", shown > 3 * PAGE);
     const left = found.total - rows.childElementCount;
     more.hidden = left <= 0;
     more.textContent = `${Math.min(PAGE, left).toLocaleString("en")} more of ${left.toLocaleString("en")}`;

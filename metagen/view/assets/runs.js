@@ -5,7 +5,7 @@ import { every } from "./live.js";
 export async function runs(box, parts, signal) {
   const words = make("input", { type: "search", placeholder: "Search runs", "aria-label": "Search runs" });
   const list = make("div"), chosen = new Set();
-  const pair = make("button", { type: "button", disabled: true, click: () => {
+  const pair = make("button", { type: "button", disabled: true, title: "Tick two runs", click: () => {
     const [a, b] = chosen;
     location.hash = place("compare", { a, b });
   } }, "Compare two");
@@ -23,11 +23,11 @@ export async function runs(box, parts, signal) {
       ["state", (one) => one.state || "", (one) => (one.error ? make("span", { class: "wrong" }, one.error) : chip(one))],
       ["problems", (one) => one.problems, (one) => count(one.problems), true],
       ["samples", (one) => one.samples, (one) => count(one.samples), true],
-      ["tokens", (one) => one.generated, (one) => spent(one.generated), true],
-      ["FLOPs", (one) => one.flops, (one) => spent(one.flops), true],
+      ["tokens", (one) => one.generated, (one) => spent(one, "generated"), true],
+      ["FLOPs", (one) => one.flops, (one) => spent(one, "flops"), true],
       ["best configuration", (one) => one.best || null, (one) => one.best || "–"],
       ["solves", (one) => one.accuracy, (one) => percent(one.accuracy), true],
-      ["written", (one) => one.age, (one) => (one.age === null ? "" : `${duration(Math.round(one.age))} ago`), true],
+      ["written", (one) => one.age, (one) => (one.age === null ? "" : one.age < 1 ? "now" : `${duration(Math.round(one.age))} ago`), true],
       ["", null, (one) => (one.error ? "" : make("input", { type: "checkbox", "aria-label": `Compare ${one.id}`, checked: chosen.has(one.id), change: (event) => {
         if (event.target.checked) chosen.add(one.id); else chosen.delete(one.id);
         pair.disabled = chosen.size !== 2;
@@ -52,11 +52,12 @@ export async function runs(box, parts, signal) {
   every(3, signal, load);
 }
 
-const spent = (value) => (value === null || value === undefined ? "–" : amount(value));
+// Records of long runs are counted over several looks; what no record knows is a question mark.
+const spent = (one, what) => (one.error ? "–" : one.begun === null ? make("span", { class: "quiet", title: "being counted" }, "…") : amount(one[what]));
 const count = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
 export function chip(one) {
   const running = one.state === "running" && one.begun && one.problems
-    ? ` ${amount(one.begun)} of ${amount(one.problems)} problems begun` : "";
+    ? ` ${amount(one.begun)} of ${amount(one.problems)} problems begun` : null;
   return make("span", {}, make("span", { class: `chip ${one.state}` }, one.state), running);
 }
