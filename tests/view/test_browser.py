@@ -84,7 +84,7 @@ def test_problems_are_searched_filtered_and_sorted(tab: Any, address: str) -> No
     tab.locator("select[aria-label=Filter]").select_option("")
     tab.locator("select[aria-label=Sort]").select_option("right")
     settle(tab)
-    shares = [text.split("/") for text in tab.locator(".problems .rates small").all_inner_texts()]
+    shares = [text.split("/") for text in tab.locator(".rates > span:not(.alone) small").all_inner_texts()]
     rates = [int(right) / int(size) for right, size in shares]
     assert rates == sorted(rates) and len(rates) == 4
     # The link holds all of it.
