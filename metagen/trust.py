@@ -112,20 +112,18 @@ def remote(what: str) -> None:
         raise ConfigError(f"{what} would run code of others; {REMEDY}")
 
 
+def folder(place: Path, what: str) -> None:
+    """ConfigError where a file asks for a directory whose files run code, unless that is the user's own."""
+    if _GUARD.home is None or os.environ.get(VARIABLE) == "1":
+        return
+    home = _check_home(what)
+    if not _own(place.resolve(), home):
+        raise ConfigError(f"{what} holds code of others, not of your project; {REMEDY}")
+
+
 def _check(target: str, module: str) -> None:
     """ConfigError unless the module is the user's own."""
-    home = _GUARD.home
-    assert home is not None
-    if Path.home().resolve().is_relative_to(home) or Path(tempfile.gettempdir()).resolve().is_relative_to(
-        home
-    ):
-        raise ConfigError(
-            f"{target!r} is code, and {str(home)!r} is no project of yours, but holds whatever comes; {REMEDY}"
-        )
-    if _GUARD.foreign:
-        raise ConfigError(
-            f"{target!r} is code that a file outside of the current directory asks for ({_GUARD.foreign[0]}); {REMEDY}"
-        )
+    home = _check_home(repr(target))
     places = _places(module)
     if not places:
         raise ConfigError(
@@ -134,6 +132,23 @@ def _check(target: str, module: str) -> None:
         )
     if far := [place for place in places if not _own(place, home)]:
         raise ConfigError(f"{target!r} is code of others ({far[0]}), not of your project; {REMEDY}")
+
+
+def _check_home(what: str) -> Path:
+    """The project's directory. ConfigError where it is none, and for what a file outside of it asks for."""
+    home = _GUARD.home
+    assert home is not None
+    if Path.home().resolve().is_relative_to(home) or Path(tempfile.gettempdir()).resolve().is_relative_to(
+        home
+    ):
+        raise ConfigError(
+            f"{what} is code, and {str(home)!r} is no project of yours, but holds whatever comes; {REMEDY}"
+        )
+    if _GUARD.foreign:
+        raise ConfigError(
+            f"{what} is code that a file outside of the current directory asks for ({_GUARD.foreign[0]}); {REMEDY}"
+        )
+    return home
 
 
 def _own(place: Path, home: Path) -> bool:

@@ -1,4 +1,4 @@
-"""For lm-eval: strategies as a model that continues texts, `metagen`.
+"""For lm-eval: strategies as a model that continues texts or answers chats, `metagen`.
 
 `python -m metagen.integrations.lm_eval run --model metagen --model_args file=served.yaml,model=vote …` is lm-eval's own
 command, which knows this model.
@@ -7,6 +7,7 @@ command, which knows this model.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -23,6 +24,12 @@ from metagen.strategies.base import wait
 LENGTH = 256
 
 
+class Chat(str):
+    """The turns of a chat as JSON, in place of the text that a model's own template makes of them."""
+
+    __slots__ = ()
+
+
 @register_model("metagen")
 class MetagenLM(LM):
     """Texts are continued by a strategy; likelihoods, which a strategy has none of, are refused.
@@ -30,6 +37,7 @@ class MetagenLM(LM):
     file: of an experiment; or strategies, by name or one alone. model: which of them, where there are several.
     own_sampling: temperature and other sampling parameters of tasks are not looked at: nearly all tasks ask for greedy
     samples, which a strategy that compares samples refuses. seed: of each text. concurrency: texts at work at a time.
+    With `apply_chat_template` it is asked by turns.
     """
 
     def __init__(
@@ -48,6 +56,26 @@ class MetagenLM(LM):
         self._fields = {"seed": seed} | ({} if model is None else {"model": model})
         self._concurrency = concurrency
 
+    @property
+    def tokenizer_name(self) -> str:
+        """Names the chat template, for lm-eval's cache of requests."""
+        return "turns"
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Keep the turns: the engine behind the strategy applies its own template."""
+        return Chat(json.dumps(chat_history, ensure_ascii=False))
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Empty: templates are the engines' own. Raises UnsupportedError for one by name."""
+        if isinstance(chat_template, str) and chat_template:
+            raise UnsupportedError(
+                f"apply_chat_template={chat_template!r}: a strategy has no templates by name; give "
+                "apply_chat_template=True, and the template of its engine is used"
+            )
+        return ""
+
     def generate_until(self, requests: list[Instance]) -> list[str]:
         return wait(self._all(requests))
 
@@ -56,10 +84,14 @@ class MetagenLM(LM):
 
         async def one(request: Instance) -> str:
             context, asked = request.args
-            fields = {**self._fields, **_fields(asked), "prompt": context}
+            fields = {**self._fields, **_fields(asked)}
             async with places:
-                answer = await self._local.answer("text", fields)
-            text: str = answer["choices"][0]["text"]
+                if isinstance(context, Chat):
+                    answer = await self._local.answer("chat", fields | {"messages": json.loads(context)})
+                else:
+                    answer = await self._local.answer("text", fields | {"prompt": context})
+            (choice,) = answer["choices"]
+            text: str = choice["message"]["content"] if isinstance(context, Chat) else choice["text"]
             self.cache_hook.add_partial("generate_until", request.args, text)
             return text
 

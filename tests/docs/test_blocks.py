@@ -142,7 +142,9 @@ class Running:
 
     def keep(self, block: Block) -> None:
         if block.title:
-            (self.place / block.title).write_text(block.text, encoding="utf-8")
+            file = self.place / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.text, encoding="utf-8")
 
     @contextmanager
     def importable(self) -> Iterator[None]:
@@ -164,6 +166,10 @@ class Running:
 
     def yaml(self, block: Block) -> None:
         name = block.title.removeprefix("in ")
+        if "/" in name:  # in a directory of another program's files
+            parsed(block)
+            self.keep(block)
+            return
         file = self.place / (name or "untitled.yaml")
         if name == block.title:
             file.write_text(block.text, encoding="utf-8")

@@ -69,6 +69,29 @@ def test_a_vote_refuses_greedy_samples_and_a_greedy_strategy_does_not(tmp_path: 
     assert 0 < run(tmp_path, MetagenLM(file=write(tmp_path), model="greedy")) <= 1
 
 
+def test_a_chat_is_asked_by_turns(tmp_path: Path) -> None:
+    heard: list[tuple[str, ...]] = []
+    with voting() as vote:
+        model = MetagenLM(file=vote, seed=SEED, own_sampling=True)
+        answer = model._local.answer
+
+        async def hear(kind: Any, fields: Any, headers: Any = None) -> dict[str, Any]:
+            heard.append((kind, *(turn["role"] for turn in fields["messages"])))
+            return await answer(kind, fields, headers)
+
+        model._local.answer = hear  # type: ignore[method-assign]
+        found = lm_eval.simple_evaluate(
+            model=model, tasks=[task(tmp_path)], bootstrap_iters=0, limit=4, apply_chat_template=True,
+            task_manager=TaskManager(include_defaults=False), system_instruction="",
+        )  # fmt: skip
+        assert found is not None
+        right = [is_right(vote.solve(mg.Prompt.of(q, form="auto"), seed=SEED).text, a) for q, a in ASKED[:4]]
+    assert heard == [("chat", "user")] * 4
+    assert found["results"]["arithmetic_of_a_file"]["exact_match,last"] == pytest.approx(sum(right) / 4)
+    with pytest.raises(UnsupportedError, match="templates by name"):
+        model.chat_template("tool_use")
+
+
 def test_likelihoods_are_refused_with_the_remedy() -> None:
     with voting() as vote:
         model = MetagenLM(file=vote)

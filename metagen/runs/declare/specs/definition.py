@@ -82,6 +82,7 @@ COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "jsonl": tasks.JsonlSpec,
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
+        "lm_eval": tasks.LMEvalSpec,
         **dict.fromkeys(("gsm8k", "svamp", "asdiv", "mawps", "math", "aime"), tasks.SolutionsSpec),
         "bbh": tasks.BBHSpec,
         "humaneval": tasks.PublicSpec,

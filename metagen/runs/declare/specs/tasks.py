@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from metagen.runs.declare.specs.fields import FileName, Pattern, RuleName
+from metagen.runs.declare.specs.fields import FileName, FolderName, Pattern, RuleName
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.prompts import PromptedSpec, PublicPromptSpec
 from metagen.runs.declare.specs.values import MadeSpec, dataclass_model
@@ -71,6 +71,20 @@ class RecordedTaskSpec(AnswersSpec):
     fields: dict[Literal["id", "question", "reference", "successes", "n"], Text] = Field(default={})
     where: dict[Text, Any] = Field(default={})
     answer: RuleName = "math"
+
+
+class LMEvalSpec(PartSpec):
+    """A task of lm-eval. include_path: a directory of YAML files that define tasks. answer: how votes read answers."""
+
+    include_path: FolderName | None = None
+    answer: RuleName | None = None
+
+    @field_validator("answer")
+    @classmethod
+    def _makes_a_rule(cls, answer: RuleName | None) -> RuleName | None:
+        if answer is not None:
+            answer_rule(answer)
+        return answer
 
 
 HubSpec = dataclass_model(Hub, MadeSpec)
