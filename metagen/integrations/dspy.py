@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
@@ -15,12 +16,12 @@ from metagen.serve.errors import ApiError, refuse
 from metagen.strategies.base import wait
 
 #: Fields of a configuration that the OpenAI API calls by the same name.
-SENT = (
-    "max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty",
-    "response_format",
-)  # fmt: skip
+SENT = ("max_tokens", "temperature", "top_p", "top_k", "seed", "frequency_penalty", "presence_penalty")
+#: Fields that are put into other words.
+WRITTEN = ("stop", "response_format", "tool_choice", "extensions")
 #: Fields that change nothing here.
 IDLE = ("service_tier", "user_id", "store", "cache")
+REASONS = {"tool_calls": "tool_call"}
 
 
 def language_model(
@@ -41,17 +42,21 @@ def language_model(
     DSPy's cache is off unless `cache=True` turns it on: it would go by the name alone, and not see another strategy.
     """
     local = Local(served, own_sampling=own_sampling)
-    engine, name = StrategyEngine(local, options or {}), local.name(model)
+    name = local.name(model)
+    engine = StrategyEngine(local, options or {}, supports_function_calling=local.takes_tools(name))
     return dspy.LM(
         name, engine=engine, async_engine=AsyncStrategyEngine(engine), **{"cache": False, **settings}
     )
 
 
 class StrategyEngine:
-    """An engine for `dspy.LM(engine=…)`."""
+    """An engine for `dspy.LM(engine=…)`. supports_function_calling: adapters may send tools."""
 
-    def __init__(self, local: Local, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, local: Local, options: Mapping[str, Any], *, supports_function_calling: bool = False
+    ) -> None:
         self._local, self._options = local, dict(options)
+        self.supports_function_calling = supports_function_calling
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         return wait(self.answer(request))
@@ -66,19 +71,21 @@ class StrategyEngine:
             raise kind(str(error), provider="metagen", status=status) from error
 
     def _body(self, request: lm15.Request) -> dict[str, Any]:
-        if request.tools:
-            raise refuse("tools", "a strategy calls no tools of a program; leave them out")
         system = request.system
         words = system if isinstance(system, str) or system is None else "".join(map(_text, system))
         turns = [] if not words else [{"role": "system", "content": words}]
-        turns += [{"role": one.role, "content": "".join(map(_text, one.parts))} for one in request.messages]
+        turns += [turn for message in request.messages for turn in _turns(message)]
         config = request.config
         fields = {name: value for name in SENT if (value := getattr(config, name)) is not None}
         for one in dataclasses.fields(config):
-            if one.name not in (*SENT, *IDLE, "stop", "extensions") and getattr(config, one.name) is not None:
+            if one.name not in (*SENT, *WRITTEN, *IDLE) and getattr(config, one.name) is not None:
                 raise refuse(one.name, "not supported; leave it out")
         if config.stop:
             fields["stop"] = list(config.stop)
+        if config.response_format is not None:
+            fields["response_format"] = _format(config.response_format)
+        if request.tools:
+            fields |= {"tools": list(map(_tool, request.tools)), "tool_choice": _choice(config.tool_choice)}
         return {
             "metagen": self._options,
             **fields,
@@ -117,22 +124,77 @@ def _text(part: Any) -> str:
     return str(part.text)
 
 
+def _turns(message: lm15.Message) -> Iterator[dict[str, Any]]:
+    """A message as the OpenAI API has it: one turn for each result of a tool. Thoughts before it are left out."""
+    if message.role == "tool":
+        for part in message.parts:
+            content = "".join(map(_text, part.content))
+            yield {"role": "tool", "tool_call_id": part.id, "content": content}
+        return
+    parts = [part for part in message.parts if not isinstance(part, lm15.ThinkingPart)]
+    calls = [part for part in parts if isinstance(part, lm15.ToolCallPart)]
+    turn = {"role": message.role, "content": "".join(_text(part) for part in parts if part not in calls)}
+    yield turn | ({"tool_calls": list(map(_written_call, calls))} if calls else {})
+
+
+def _written_call(call: lm15.ToolCallPart) -> dict[str, Any]:
+    arguments = json.dumps(call.input, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    if not isinstance(tool, lm15.FunctionTool):
+        raise refuse("tools", f"{tool.name!r} is a tool of some provider; strategies call functions only")
+    about = {} if tool.description is None else {"description": tool.description}
+    return {"type": "function", "function": {"name": tool.name, "parameters": tool.parameters, **about}}
+
+
+def _choice(choice: lm15.ToolChoice | None) -> str:
+    """How tools are chosen. Nothing is promised beyond `auto`."""
+    if choice is None:
+        return "auto"
+    if choice.allowed or choice.parallel is not None:
+        raise refuse("tool_choice", "allowed and parallel cannot be promised; leave them out")
+    return str(choice.mode)
+
+
+def _format(given: Mapping[str, Any]) -> dict[str, Any]:
+    if given["type"] != "json_schema":
+        return dict(given)
+    return {"type": "json_schema", "json_schema": {k: v for k, v in given.items() if k != "type"}}
+
+
 def _response(answer: dict[str, Any]) -> lm15.Response:
     (choice,) = answer["choices"]
-    thought = choice["message"].get("reasoning_content")
+    said = choice["message"]
+    calls = said.get("tool_calls") or []
     parts = [
-        *([] if thought is None else [lm15.ThinkingPart(thought)]),
-        lm15.TextPart(choice["message"]["content"]),
+        *([lm15.ThinkingPart(said["reasoning_content"])] if said.get("reasoning_content") else []),
+        *([lm15.TextPart(said["content"] or "")] if said["content"] or not calls else []),
+        *map(_call, calls),
     ]
     usage = answer.get("usage")
     return lm15.Response(
         id=answer["id"],
         model=answer["model"],
         message=lm15.Message.assistant(parts),
-        finish_reason=choice["finish_reason"],
+        finish_reason=REASONS.get(choice["finish_reason"], choice["finish_reason"]),
         usage=lm15.Usage() if usage is None else _usage(usage),
         provider_data={"metagen": answer["metagen"]},
     )
+
+
+def _call(call: Mapping[str, Any]) -> lm15.ToolCallPart:
+    """A call that the model wrote. Raises ServerError where its arguments are no JSON object."""
+    function = call["function"]
+    arguments = json.loads(function["arguments"])
+    if not isinstance(arguments, dict):
+        raise lm15.ServerError(
+            f"the model called {function['name']!r} with {arguments!r:.80}; expected an object of arguments",
+            provider="metagen",
+            status=502,
+        )
+    return lm15.ToolCallPart(call["id"], function["name"], arguments)
 
 
 def _usage(usage: dict[str, Any]) -> lm15.Usage:

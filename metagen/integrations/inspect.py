@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
+    ChatMessageTool,
     ContentReasoning,
     ContentText,
     GenerateConfig,
@@ -18,7 +20,7 @@ from inspect_ai.model import (
     modelapi,
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import ToolChoice, ToolInfo
+from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
 
 from metagen.integrations.local import Local, Served
 from metagen.serve.errors import refuse
@@ -33,7 +35,8 @@ SENT = {
     "reasoning_effort": "reasoning_effort", "effort": "effort", "reasoning_tokens": "reasoning_tokens",
     "prompt_logprobs": "prompt_logprobs", "modalities": "modalities",
 }  # fmt: skip
-REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
+REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls"}
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 @modelapi(name="metagen")
@@ -57,7 +60,7 @@ class MetagenAPI(ModelAPI):
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config)
         self._local = Local(file, own_sampling=own_sampling)
-        self._fields = {"metagen": options or {}}
+        self._fields: dict[str, Any] = {"metagen": options or {}}
 
     async def generate(
         self,
@@ -66,12 +69,10 @@ class MetagenAPI(ModelAPI):
         tool_choice: ToolChoice,
         config: GenerateConfig,
     ) -> ModelOutput:
+        fields: dict[str, Any] = self._fields
         if tools:
-            raise refuse(
-                "tools", "tools of a task are not carried over; serve the strategy, and ask openai-api/…, or give it "
-                "tools of its own (tool_use)",
-            )  # fmt: skip
-        return await _ask(self._local, self.model_name, input, config, self._fields)
+            fields = {**fields, "tools": list(map(_tool, tools)), "tool_choice": _choice(tool_choice)}
+        return await _ask(self._local, self.model_name, input, config, fields)
 
     async def aclose(self) -> None:
         self._local.close()
@@ -81,7 +82,7 @@ class MetagenAPI(ModelAPI):
 def strategy(
     served: Served, model: str | None = None, own_sampling: bool | None = None, **fields: Any
 ) -> Solver:
-    """A solver that answers by a strategy; the task's own model is not asked.
+    """A solver that answers by a strategy; the task's own model is not asked, and tools of the task are refused.
 
     served: a strategy, strategies by name, or an experiment file, whose engines stay open to the end of the process.
     model: which of them, where there are several. fields: of each request, such as seed=7 or metagen={"n": 8}.
@@ -90,6 +91,11 @@ def strategy(
     name = local.name(model)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
+        if state.tools:
+            raise refuse(
+                "tools", "this solver answers at once; make the strategy the task's model, metagen/NAME, whose calls "
+                "generate() carries out, or give it tools of its own (tool_use)",
+            )  # fmt: skip
         state.output = await _ask(local, name, state.messages, GenerateConfig(), fields)
         state.messages.append(state.output.message)
         return state
@@ -108,16 +114,61 @@ async def _ask(
         schema = config.response_schema
         shape = {"name": schema.name, "schema": schema.json_schema.model_dump(exclude_none=True)}
         body["response_format"] = {"type": "json_schema", "json_schema": shape}
-    body |= {"model": name, "messages": [{"role": one.role, "content": one.text} for one in messages]}
+    body |= {"model": name, "messages": list(map(_turn, messages))}
     return _output(await local.answer("chat", body | (config.extra_body or {}) | fields))
+
+
+def _turn(message: ChatMessage) -> dict[str, Any]:
+    """A message as the OpenAI API has it. Thoughts before it are left out."""
+    parts = [] if isinstance(message.content, str) else message.content
+    if odd := [part.type for part in parts if part.type not in ("text", "reasoning")]:
+        raise refuse("messages", f"a part of type {odd[0]!r}; strategies read text only")
+    turn: dict[str, Any] = {"role": message.role, "content": message.text}
+    if isinstance(message, ChatMessageTool):
+        said = message.text if message.error is None else f"Error: {message.error.message}"
+        return turn | {"tool_call_id": message.tool_call_id, "content": said}
+    if isinstance(message, ChatMessageAssistant) and message.tool_calls:
+        turn["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.function, "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    return turn
+
+
+def _tool(tool: ToolInfo) -> dict[str, Any]:
+    parameters = tool.parameters.model_dump(exclude_none=True)
+    about = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": about}
+
+
+def _choice(choice: ToolChoice) -> Any:
+    if isinstance(choice, ToolFunction):
+        return {"type": "function", "function": {"name": choice.name}}
+    return CHOICES[choice]
+
+
+def _call(call: dict[str, Any]) -> ToolCall:
+    """A call that the model wrote. inspect_ai tells the model of arguments that are no object."""
+    name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+    if isinstance(arguments, dict):
+        return ToolCall(id=call["id"], function=name, arguments=arguments)
+    error = f"The arguments of {name} are {arguments!r:.80}; expected an object."
+    return ToolCall(id=call["id"], function=name, arguments={}, parse_error=error)
 
 
 def _output(answer: dict[str, Any]) -> ModelOutput:
     choices = []
     for choice in answer["choices"]:
-        said, thought = choice["message"]["content"], choice["message"].get("reasoning_content")
+        said, thought = choice["message"]["content"] or "", choice["message"].get("reasoning_content")
         content = said if thought is None else [ContentReasoning(reasoning=thought), ContentText(text=said)]
-        message = ChatMessageAssistant(content=content, model=answer["model"], source="generate")
+        calls = list(map(_call, choice["message"].get("tool_calls") or []))
+        message = ChatMessageAssistant(
+            content=content, model=answer["model"], source="generate", tool_calls=calls or None
+        )
         reason = REASONS[choice["finish_reason"]]
         choices.append(ChatCompletionChoice(message=message, stop_reason=reason, logprobs=choice["logprobs"]))
     usage = answer.get("usage")

@@ -12,9 +12,9 @@ from metagen.errors import InputError
 from metagen.runs.declare import schema
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve import answers, protocol
-from metagen.serve.errors import refuse
+from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models, open_models
-from metagen.serve.solve import Job, Service
+from metagen.serve.solve import Job, Service, check_tools
 from metagen.strategies.base import Strategy
 
 #: A strategy, strategies by name, or the path of a file with a grid of them.
@@ -51,6 +51,15 @@ class Local:
         if model is None and len(self.service.models.strategies) > 1:
             raise refuse("model", f"missing, and there are several; expected one of {', '.join(names)}")
         return names[0] if model is None else model
+
+    def takes_tools(self, name: str) -> bool:
+        """Whether this model may call tools."""
+        models = self.service.models
+        try:
+            check_tools(name, models.strategy(models.find(name), None, {}))
+        except ApiError:
+            return False
+        return True
 
     def jobs(
         self, kind: answers.Kind, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None

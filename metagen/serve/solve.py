@@ -84,7 +84,7 @@ class Service:
             changes = {k: v for k, v in changes.items() if k in ("max_tokens", "stop", "grammar", "logprobs")}
         strategy = self.models.strategy(name, n, changes)
         if isinstance(request, ChatRequest) and request.told_tools:
-            _check_tools(name, strategy)
+            check_tools(name, strategy)
         budget = _least(_budget(options.budget), effort.budget if effort else None)
         if spec.deadline is not None:
             budget = _least(budget, Budget(seconds=spec.deadline))
@@ -195,7 +195,7 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _check_tools(name: str, strategy: Strategy) -> None:
+def check_tools(name: str, strategy: Strategy) -> None:
     """ApiError for a model that cannot be told of tools."""
     if not isinstance(strategy, Sample | ParallelStrategy):
         raise refuse(

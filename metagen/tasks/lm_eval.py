@@ -40,12 +40,12 @@ class LMEvalTask(Task):
     """A task of lm-eval that generates: its documents, prompts, filter and metric are lm-eval's own.
 
     task: its name in lm-eval. include_path: a directory of YAML files, one of which defines the task. Without it the
-    task is one of lm-eval's own, and each process looks for it for some ten seconds. num_fewshot: worked examples in a prompt,
-    by default as many as the task says. seed: of the draw of examples. filter: the filter that reads completions;
-    needed where the task has several. metric: the metric that grades; needed where there are several. form: `text`, or
-    turns as of a Prompt, which lm-eval's `apply_chat_template` sends. system: a text before each prompt. answer: the
-    rule by which votes compare answers; by default the texts that the filter finds. delimiter: the end of a step of a
-    solution. mark: text within the step that holds the answer. limit: the first problems only.
+    task is one of lm-eval's own, and each process looks for it for some ten seconds. num_fewshot: worked examples in a
+    prompt, by default as many as the task says. seed: of the draw of examples. filter: the filter that reads
+    completions; needed where the task has several. metric: the metric that grades; needed where there are several.
+    form: `text`, or turns as of a Prompt, which lm-eval's `apply_chat_template` sends. system: a text before each
+    prompt. answer: the rule by which votes compare answers; by default the texts that the filter finds. delimiter: the
+    end of a step of a solution. mark: text within the step that holds the answer. limit: the first problems only.
 
     Completions are cut at the task's `until` before they are read. The rest of its `generation_kwargs` belongs to the
     generator. Raises UnsupportedError for tasks that need likelihoods, run code, show images, or sample several times,
@@ -240,8 +240,8 @@ def _load(name: str, include_path: str | None) -> Any:
         (task,) = manager.load(name)["tasks"].values()
     except Exception as error:  # of a task, or of the data set that it loads
         raise DataError(
-            f"lm-eval cannot load its task {name!r} ({type(error).__name__}: {str(error)[:300]}); look at its file, and "
-            "at its data set, which must be on this machine or within reach"
+            f"lm-eval cannot load its task {name!r} ({type(error).__name__}: {str(error)[:300]}); look at its file, "
+            "and at its data set, which must be on this machine or within reach"
         ) from error
     _check(name, {"output_type": task.OUTPUT_TYPE, "repeats": task.config.repeats}, task)
     return task
