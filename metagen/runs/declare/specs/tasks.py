@@ -73,10 +73,9 @@ class RecordedTaskSpec(AnswersSpec):
     answer: RuleName = "math"
 
 
-class LMEvalSpec(PartSpec):
-    """A task of lm-eval. include_path: a directory of YAML files that define tasks. answer: how votes read answers."""
+class GradedSpec(PartSpec):
+    """A task with a grader of its own. answer: the rule by which votes compare answers."""
 
-    include_path: FolderName | None = None
     answer: RuleName | None = None
 
     @field_validator("answer")
@@ -85,6 +84,18 @@ class LMEvalSpec(PartSpec):
         if answer is not None:
             answer_rule(answer)
         return answer
+
+
+class LMEvalSpec(GradedSpec):
+    """A task of lm-eval. include_path: a directory of YAML files that define tasks."""
+
+    include_path: FolderName | None = None
+
+
+class VerifiersSpec(GradedSpec):
+    """The tasks of a taskset of verifiers."""
+
+    answer: RuleName = "math"
 
 
 HubSpec = dataclass_model(Hub, MadeSpec)
