@@ -74,7 +74,8 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
-	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) $(patsubst %,tests/tasks/test_%.py,lm_eval tasksets) $(ARGS)
+	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) \
+	  $(patsubst %,tests/tasks/test_%.py,lm_eval tasksets) $(ARGS)
 
 clean: ## remove the virtual environment, caches and builds (never runs/)
 	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

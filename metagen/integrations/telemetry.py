@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -49,6 +50,7 @@ QUEUE = 65_536
 MEMBERS = 64
 _FINISHES = {"eos": "stop", "stop": "stop", "length": "length"}
 _PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens")
+_PENALTIES = ("frequency_penalty", "presence_penalty")
 #: Fields of a usage that become attributes.
 _USAGE = ("prefilled", "cached", "generated", "flops", "flops_2n", "money", "seconds", "calls")
 _CALLS = ("sample", "score", "tool", "call", "error")
@@ -222,6 +224,10 @@ class _Writer:
         for name in _PARAMETERS:
             if (value := getattr(who.params, name, None)) is not None:
                 described[f"gen_ai.request.{name}"] = value
+        described |= {f"gen_ai.request.{n}": v for n in _PENALTIES if (v := getattr(who.params, n))}
+        if who.params.stop:
+            described["gen_ai.request.stop_sequences"] = list(who.params.stop)
+        described |= _server(getattr(who.engine, "base_url", None))
         kind = SpanKind.CLIENT if provider == "openai" else SpanKind.INTERNAL
         return f"{operation} {model}" if model else operation, kind, described
 
@@ -242,6 +248,17 @@ class _Writer:
             self._root.set_attribute("gen_ai.output.messages", _output(event))
             if event.key is not None:
                 self._root.set_attribute("metagen.answer", event.key)
+
+
+def _server(url: str | None) -> dict[str, Any]:
+    """Where a server is asked; nothing for an engine of this process."""
+    found = urlsplit(url or "")
+    if found.hostname is None:
+        return {}
+    return {
+        "server.address": found.hostname,
+        "server.port": found.port or {"http": 80, "https": 443}[found.scheme],
+    }
 
 
 def _extent(at: int, event: Event) -> _Extent:

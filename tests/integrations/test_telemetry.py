@@ -19,6 +19,11 @@ pytest.importorskip("opentelemetry.sdk", reason="pip install opentelemetry-sdk; 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import (
+    error_attributes,
+    gen_ai_attributes,
+    server_attributes,
+)
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 from metagen.budget import Budget
@@ -26,6 +31,7 @@ from metagen.cost import Usage
 from metagen.errors import InputError, MetagenError
 from metagen.events import Event
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.openai.engine import OpenAIEngine
 from metagen.generators.torch.engine import TorchEngine
 from metagen.integrations import telemetry
 from metagen.integrations.telemetry import tracing
@@ -39,6 +45,7 @@ from metagen.strategies.tools import Tool
 from metagen.strategies.tree.rebase import Rebase
 from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.numbers import NumberRule
+from tests.generators.openai.serving import Asked, Reply, Server
 from tests.serve.serving import FILE, QUESTION, serving
 
 PROMPT = "Q:a=12+7;b=a*3;c=b-8;c?\nS:\n"
@@ -100,6 +107,47 @@ def saying(*texts: str) -> FunctionGenerator:
 def solve(traced: Traced, strategy: Strategy, *, content: bool | None = None, **how: Any) -> Result:
     with tracing(strategy, PROMPT, tracer=traced.tracer, content=content) as listen:
         return strategy.solve(PROMPT, on_event=listen, **how)
+
+
+def known_names() -> set[str]:
+    """What OpenTelemetry's own package calls attributes of generative AI and of servers."""
+    names: set[str] = set()
+    for module in (gen_ai_attributes, server_attributes, error_attributes):
+        names |= {value for value in vars(module).values() if isinstance(value, str)}
+    return names
+
+
+def test_names_and_operations_are_those_of_the_conventions(engine: TorchEngine, traced: Traced) -> None:
+    operations = {one.value for one in gen_ai_attributes.GenAiOperationNameValues}
+    generator = engine.generator(max_tokens=60, stop=("\n\n",), frequency_penalty=0.5)
+    solve(traced, BestOfN(generator, n=2, verifier=SHORT, answer=NumberRule()), seed=3, content=True)
+    told = [(name, value) for span in traced.spans for name, value in of(span).items()]
+    assert {name for name, _ in told if not name.startswith("metagen.")} <= known_names()
+    assert {value for name, value in told if name == "gen_ai.operation.name"} <= operations
+    (first, _) = traced.kind("sample")
+    assert of(first)["gen_ai.request.stop_sequences"] == ("\n\n",)
+    assert of(first)["gen_ai.request.frequency_penalty"] == 0.5
+    assert not {"gen_ai.request.presence_penalty", "server.address"} & set(of(first))
+
+
+def test_a_call_of_a_server_names_its_address(traced: Traced) -> None:
+    async def reply(asked: Asked) -> Reply:
+        choices = [
+            {"index": i, "text": "A:4", "finish_reason": "stop"} for i in range(asked.body.get("n", 1))
+        ]
+        return Reply(
+            body={"choices": choices, "usage": {"prompt_tokens": 3, "completion_tokens": len(choices)}}
+        )
+
+    with (
+        Server(reply).open() as behind,
+        OpenAIEngine("m", base_url=behind.url, api="completions", max_context=400) as engine,
+    ):
+        solve(traced, Sample(engine.generator(max_tokens=9)), seed=1)
+        port = int(behind.url.split(":")[2].split("/")[0])
+    (call,) = traced.kind("sample")
+    assert call.kind is SpanKind.CLIENT
+    assert (of(call)["server.address"], of(call)["server.port"]) == ("127.0.0.1", port)
 
 
 def test_every_leaf_call_is_a_span_and_the_tokens_add_up(engine: TorchEngine, traced: Traced) -> None:

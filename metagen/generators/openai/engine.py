@@ -173,6 +173,11 @@ class OpenAIEngine:
         return self._name
 
     @property
+    def base_url(self) -> str:
+        """The address that is asked."""
+        return self._base_url
+
+    @property
     def fingerprint(self) -> str:
         return self._fingerprint
 
