@@ -7,8 +7,13 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-import dspy
-from dspy import lm15
+try:
+    import dspy
+    from dspy import lm15
+except ImportError as error:
+    raise ImportError(
+        "metagen.integrations.dspy needs DSPy: pip install 'dspy>=3.4' beside metagen", name=error.name
+    ) from error
 
 from metagen.errors import InputError
 from metagen.integrations.local import Local, Served

@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from inspect_ai.model import (
-    ChatCompletionChoice,
-    ChatMessage,
-    ChatMessageAssistant,
-    ChatMessageTool,
-    ContentReasoning,
-    ContentText,
-    GenerateConfig,
-    ModelAPI,
-    ModelOutput,
-    ModelUsage,
-    StopReason,
-    modelapi,
-)
-from inspect_ai.solver import Generate, Solver, TaskState, solver
-from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
+try:
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessage,
+        ChatMessageAssistant,
+        ChatMessageTool,
+        ContentReasoning,
+        ContentText,
+        GenerateConfig,
+        ModelAPI,
+        ModelOutput,
+        ModelUsage,
+        StopReason,
+        modelapi,
+    )
+    from inspect_ai.solver import Generate, Solver, TaskState, solver
+    from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
+except ImportError as error:
+    raise ImportError(
+        "metagen.integrations.inspect needs inspect_ai: pip install inspect-ai beside metagen",
+        name=error.name,
+    ) from error
 
-from metagen.integrations.local import Local, Served
+from metagen.integrations.local import Local, Served, given
 from metagen.serve.errors import refuse
 
 #: Fields of a configuration that change the samples, as the OpenAI API calls them. A field that it does not know is
@@ -54,12 +60,12 @@ class MetagenAPI(ModelAPI):
         api_key: str | None = None,
         config: GenerateConfig = GenerateConfig(),  # noqa: B008 - as inspect_ai has it
         *,
-        file: Served,
+        file: Served | None = None,
         own_sampling: bool | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config)
-        self._local = Local(file, own_sampling=own_sampling)
+        self._local = Local(given(file, "-M file=served.yaml"), own_sampling=own_sampling)
         self._fields: dict[str, Any] = {"metagen": options or {}}
 
     async def generate(
@@ -106,8 +112,8 @@ def strategy(
 async def _ask(
     local: Local, name: str, messages: list[ChatMessage], config: GenerateConfig, fields: dict[str, Any]
 ) -> ModelOutput:
-    given = config.model_dump(exclude_none=True)
-    body: dict[str, Any] = {SENT[key]: value for key, value in given.items() if key in SENT}
+    said = config.model_dump(exclude_none=True)
+    body: dict[str, Any] = {SENT[key]: value for key, value in said.items() if key in SENT}
     if config.logit_bias is not None:
         body["logit_bias"] = {str(token): bias for token, bias in config.logit_bias.items()}
     if config.response_schema is not None:

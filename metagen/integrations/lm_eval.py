@@ -11,12 +11,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
+try:
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+except ImportError as error:
+    raise ImportError(
+        "metagen.integrations.lm_eval needs lm-eval: pip install lm-eval beside metagen", name=error.name
+    ) from error
 
 from metagen.errors import UnsupportedError
-from metagen.integrations.local import Local, Served
+from metagen.integrations.local import Local, Served, given
 from metagen.serve.protocol import SAME
 from metagen.strategies.base import wait
 
@@ -42,7 +47,7 @@ class MetagenLM(LM):
 
     def __init__(
         self,
-        file: Served,
+        file: Served | None = None,
         model: str | None = None,
         own_sampling: bool | None = None,
         seed: int = 1234,
@@ -52,7 +57,7 @@ class MetagenLM(LM):
         device: Any = None,
     ) -> None:
         super().__init__()
-        self._local = Local(file, own_sampling=own_sampling)
+        self._local = Local(given(file, "--model_args file=served.yaml"), own_sampling=own_sampling)
         self._fields = {"seed": seed} | ({} if model is None else {"model": model})
         self._concurrency = concurrency
 

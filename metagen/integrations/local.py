@@ -53,10 +53,11 @@ class Local:
         return names[0] if model is None else model
 
     def takes_tools(self, name: str) -> bool:
-        """Whether this model may call tools."""
+        """Whether this model may call tools. Raises ApiError for a model that there is not."""
         models = self.service.models
+        known = models.find(name)
         try:
-            check_tools(name, models.strategy(models.find(name), None, {}))
+            check_tools(name, models.strategy(known, None, {}))
         except ApiError:
             return False
         return True
@@ -79,6 +80,13 @@ class Local:
         asked, jobs = self.jobs(kind, fields, headers)
         solutions = [await self.service.solve(job) for job in jobs]
         return answers.Form(kind, asked.model).whole(solutions)
+
+
+def given(file: Served | None, option: str) -> Served:
+    """What is served. Raises InputError where nothing is. option: by which a command gives it."""
+    if file is None:
+        raise InputError(f"file is missing; give the path of an experiment file, such as {option}")
+    return file
 
 
 def _named(served: Strategy | Mapping[str, Strategy]) -> dict[str, Strategy]:

@@ -23,11 +23,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from opentelemetry import trace
-from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
-
 from metagen.errors import InputError, install
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+except ImportError as error:
+    raise ImportError(f"traces need {error.name}: {install('telemetry')}", name=error.name) from error
+
 from metagen.events import Event, Listener
 from metagen.generators.engine import CHAT_API
 from metagen.generators.primitive import EngineGenerator, Primitive

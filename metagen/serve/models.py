@@ -91,8 +91,8 @@ class Models:
         if given.get("temperature") == 0 and self._compares(strategy) and self._draws_alike(made):
             raise refuse(
                 "temperature",
-                f"at 0 all samples that {name!r} chooses among would be equal; leave it out, or start the server with "
-                "serve.own_sampling: true, which goes by the file's own sampling parameters",
+                f"at 0 all samples that {name!r} chooses among would be equal; leave it out, or set own_sampling "
+                "(in the file: serve.own_sampling: true), which goes by the file's own sampling parameters",
             )
         return made
 

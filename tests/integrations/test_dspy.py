@@ -78,6 +78,8 @@ def test_awaited_and_streamed_answers_are_the_same() -> None:
 def test_what_cannot_be_honoured_is_an_error_that_says_why(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="there are several"):
         language_model(write(tmp_path))
+    with pytest.raises(ApiError, match="did you mean 'vote'"):
+        language_model(write(tmp_path), "votes")
     with voting() as vote:
         with pytest.raises(Exception, match="would be equal"):
             language_model(vote, temperature=0.0)(ASKED[0][0])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from metagen.errors import InputError
 from tests.generators.openai.serving import Server
 from tests.integrations.problems import ASKED, SEED, accuracy, skip_without, voting, write
 
@@ -86,7 +87,7 @@ def test_what_a_strategy_cannot_do_fails_the_task_and_says_why(tmp_path: Path) -
     log = run(tmp_path, generate(temperature=0), model="metagen/vote",
               model_args={"file": file, "own_sampling": True})  # fmt: skip
     assert log.status == "success"
-    with pytest.raises(TypeError, match="file"):
+    with pytest.raises(InputError, match=r"file is missing; give the path .* -M file=served\.yaml"):
         get_model("metagen/vote", memoize=False)
 
 

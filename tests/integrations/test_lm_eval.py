@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import metagen as mg
-from metagen.errors import MetagenError, UnsupportedError
+from metagen.errors import InputError, MetagenError, UnsupportedError
 from tests.integrations.problems import ASKED, SEED, accuracy, is_right, skip_without, voting, write
 from tests.serve.clients.process import environment
 
@@ -67,6 +67,8 @@ def test_a_vote_refuses_greedy_samples_and_a_greedy_strategy_does_not(tmp_path: 
     with pytest.raises(MetagenError, match="would be equal"):
         run(tmp_path, MetagenLM(file=write(tmp_path), model="vote"))
     assert 0 < run(tmp_path, MetagenLM(file=write(tmp_path), model="greedy")) <= 1
+    with pytest.raises(InputError, match="file is missing"):
+        MetagenLM(model="greedy")
 
 
 def test_a_chat_is_asked_by_turns(tmp_path: Path) -> None:
