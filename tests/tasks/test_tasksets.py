@@ -32,7 +32,7 @@ def library() -> Any:
     try:
         return importlib.import_module("verifiers.v1")
     except ImportError:
-        return pytest.skip("verifiers is not installed here; run: make clients", allow_module_level=True)
+        return pytest.skip("verifiers is not installed here; run: make tasksets", allow_module_level=True)
     finally:
         sys.path[:] = path
 
