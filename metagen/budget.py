@@ -92,6 +92,16 @@ class Budget:
         return shares
 
 
+def least(one: Budget | None, other: Budget | None) -> Budget | None:
+    """Both limits at once: the tighter one in each dimension."""
+    if one is None or other is None:
+        return one or other
+    pairs = {f.name: (getattr(one, f.name), getattr(other, f.name)) for f in fields(Budget)}
+    return Budget(
+        **{name: min((v for v in pair if v is not None), default=None) for name, pair in pairs.items()}
+    )
+
+
 #: What people type for a budget: see `Budget.of`.
 BudgetLike = Budget | int | dict[str, Any] | None
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from metagen.cost import Usage
 from metagen.journal import Row
 from metagen.sequence import Finish, Sequence
 
+T = TypeVar("T")
 #: The kinds of events. Leaf calls of other kinds than these, such as tools of another package, are told as `call`.
 Kind = Literal["sample", "score", "tool", "call", "error", "offer", "commit", "text", "thought", "answer"]
 
@@ -48,6 +50,22 @@ class Event:
 
 #: Told of events in the event loop of the solve, one after the other. It must return soon.
 Listener = Callable[[Event], None]
+
+
+async def follow(work: Callable[[Listener], Coroutine[Any, Any, T]]) -> AsyncGenerator[Event | T]:
+    """The events that work tells a listener, as they happen, and at last its result. Leaving the iteration ends it."""
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    task = asyncio.ensure_future(work(events.put_nowait))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        yield await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it has been heard, or nobody listens any more
 
 
 def of_row(row: Row, *, cached: bool) -> Event:

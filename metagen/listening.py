@@ -22,7 +22,7 @@ def bind(host: str, port: int, backlog: int | None = None) -> socket.socket:
         made.bind((host, port))
         if backlog is not None:
             made.listen(backlog)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         made.close()
         raise InputError(
             f"{host}:{port} cannot be listened at ({error}); give another --port, or 0 for a free one"

@@ -47,10 +47,11 @@ class _Endpoint(Generic[W, C]):
         """The chunks of a stream. A refused request raises here, before its first chunk is asked for."""
         asked, jobs = self._local.jobs(self._kind, fields, headers)
         usage = asked.stream_options is not None and asked.stream_options.include_usage
-        form = answers.Form(self._kind, asked.model)
-        made = form.stream(jobs, self._local.service.follow, usage=usage, progress=asked.metagen.progress)
+        form, service = answers.Form(self._kind, asked.model), self._local.service
 
         async def chunks() -> AsyncGenerator[C]:
+            events = service.follow(jobs, service.limit(jobs))
+            made = form.stream(jobs, events, usage=usage, progress=asked.metagen.progress)
             async with aclosing(made):
                 async for one in made:
                     yield self._part.model_validate(one)

@@ -78,7 +78,7 @@ class Local:
     ) -> dict[str, Any]:
         """The answer to a request that is not streamed, as the API has it. Raises ApiError and errors of its parts."""
         asked, jobs = self.jobs(kind, fields, headers)
-        solutions = [await self.service.solve(job) for job in jobs]
+        solutions = await self.service.solve(jobs, self.service.limit(jobs))
         return answers.Form(kind, asked.model).whole(solutions)
 
 

@@ -6,10 +6,13 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from metagen.events import Event
+from metagen.generators.continuation import BROKEN
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tool_calls import split_calls, tools_of
 from metagen.sequence import Sequence
@@ -20,8 +23,6 @@ from metagen.strategies.rewrite import generators_of
 from metagen.trace import Trace
 
 Kind = Literal["chat", "text"]
-#: Does a job, and tells what happens; the solution comes last.
-Follow = Callable[[Job], AsyncGenerator[Event | Solution]]
 #: Characters of a step that progress shows.
 SHOWN = 100
 #: Answers that progress counts.
@@ -41,67 +42,63 @@ class Form:
     def whole(self, solutions: Iterable[Solution]) -> dict[str, Any]:
         """The answer of a request that is not streamed."""
         found = list(solutions)
-        choices = [(s, i) for s in found for i in range(len(s.sequences))]
-        made = [self._choice(number, solution, i) for number, (solution, i) in enumerate(choices)]
+        # Each prompt has its numbers, even if its budget ended before it had all choices.
+        made = [
+            self._choice(place * one.job.choices + i, one, i)
+            for place, one in enumerate(found)
+            for i in range(len(one.sequences))
+        ]
         kind = "chat.completion" if self.kind == "chat" else "text_completion"
         return self._head(kind, found[0].job) | {"choices": made} | self._usage(found) | beside(found)
 
-    def chunk(self, job: Job, delta: dict[str, Any], index: int, finish: str | None = None) -> dict[str, Any]:
-        """A part of a choice: `content` or `reasoning_content`."""
-        if self.kind == "chat":
-            choice: dict[str, Any] = {
-                "index": index, "delta": delta, "logprobs": None, "finish_reason": finish
-            }  # fmt: skip
-            return self._head("chat.completion.chunk", job) | {"choices": [choice]}
-        choice = {
-            "index": index, "text": delta.get("content", ""), "logprobs": None, "finish_reason": finish
-        }  # fmt: skip
-        return self._head("text_completion", job) | {"choices": [choice]}
-
-    def last(self, solutions: list[Solution], *, usage: bool) -> dict[str, Any]:
-        """The chunk behind all choices."""
-        kind = "chat.completion.chunk" if self.kind == "chat" else "text_completion"
-        made = self._head(kind, solutions[0].job) | {"choices": []} | beside(solutions)
-        return made | (self._usage(solutions) if usage else {})
-
     async def stream(
-        self, jobs: list[Job], follow: Follow, *, usage: bool = False, progress: bool = True
+        self,
+        jobs: list[Job],
+        events: AsyncGenerator[Event | Solution],
+        *,
+        usage: bool = False,
+        progress: bool = True,
     ) -> AsyncGenerator[dict[str, Any]]:
         """The chunks of an answer: its text as it is written, or how the work goes and then the text."""
+        chat = self.kind == "chat"
+        begun: set[int] = set()
         solutions: list[Solution] = []
-        index = 0
-        for job in jobs:
-            said, told = "", Progress(job)
-            if self.kind == "chat":
-                for place in range(index, index + job.choices):
-                    yield self.chunk(job, {"role": "assistant", "content": ""}, place)
-            async for event in follow(job):
-                if isinstance(event, Solution):
-                    solutions.append(event)
-                    break
-                if event.kind == "text" and event.text and tools_of(job.prompt) is None:
-                    said += event.text
-                    yield self.chunk(job, {"content": event.text}, index)
-                elif event.kind == "thought" and event.text and self.kind == "chat":
-                    yield self.chunk(job, {"reasoning_content": event.text}, index)
-                elif progress and self.kind == "chat" and not said and (line := await told.line(event)):
-                    yield self.chunk(job, {"reasoning_content": line}, index)
-            for i, sequence in enumerate(solutions[-1].sequences):
-                if i == 0 and not sequence.text.startswith(said):
-                    # A server that was asked again wrote another text, and what is sent cannot be taken back.
-                    raise ApiError(
-                        503, "the model began another text than the one that was streamed; ask again, without stream",
-                        code="stream_differs",
-                    )  # fmt: skip
-                content, calls = said_by(sequence, job)
-                if rest := content[len(said) :] if i == 0 else content:
-                    yield self.chunk(job, {"content": rest}, index + i)
+        said, base = "", 0
+
+        def say(place: int, delta: dict[str, Any], **more: Any) -> Iterator[dict[str, Any]]:
+            if chat and place not in begun:
+                begun.add(place)
+                yield self._chunk(jobs[0], place, {"role": "assistant", "content": ""})
+            yield self._chunk(jobs[0], place, delta, **more)
+
+        async for one in tell(jobs, events, progress=progress and chat):
+            if isinstance(one, Said):
+                said += "" if one.thought else one.text
+                if chat or not one.thought:
+                    for chunk in say(base, {"reasoning_content" if one.thought else "content": one.text}):
+                        yield chunk
+                continue
+            solutions.append(one)
+            for i, sequence in enumerate(one.sequences):
+                content, calls = said_by(sequence, one.job)
+                logprobs = _logprobs(sequence, one.job, self.kind)
+                if (rest := content if i else content[len(said) :]) or logprobs is not None:
+                    for chunk in say(base + i, {"content": rest}, logprobs=logprobs):
+                        yield chunk
                 if calls:
                     numbered = [{"index": number, **call} for number, call in enumerate(calls)]
-                    yield self.chunk(job, {"tool_calls": numbered}, index + i)
-                yield self.chunk(job, {}, index + i, "tool_calls" if calls else finish_of(sequence))
-            index += job.choices
-        yield self.last(solutions, usage=usage)
+                    for chunk in say(base + i, {"tool_calls": numbered}):
+                        yield chunk
+                finish = "tool_calls" if calls else finish_of(sequence)
+                *before, last = say(base + i, {}, finish=finish)
+                for chunk in before:
+                    yield chunk
+                end = len(solutions) == len(jobs) and i == len(one.sequences) - 1
+                yield last | beside(solutions) if end else last
+            said, base = "", base + one.job.choices
+        if usage and (spent := self._usage(solutions)):
+            kind = "chat.completion.chunk" if chat else "text_completion"
+            yield self._head(kind, jobs[0]) | {"choices": []} | spent
 
     def frame(self, chunk: dict[str, Any]) -> str:
         """A chunk as a server-sent event."""
@@ -110,6 +107,15 @@ class Form:
     def broken(self, error: ApiError) -> str:
         """An error in the middle of a stream."""
         return f"data: {json.dumps(error.body)}\n\n"
+
+    def _chunk(
+        self, job: Job, place: int, delta: dict[str, Any], *, finish: str | None = None, logprobs: Any = None
+    ) -> dict[str, Any]:
+        """A part of the choice at this place."""
+        said = {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
+        choice = {"index": place, **said, "logprobs": logprobs, "finish_reason": finish}
+        kind = "chat.completion.chunk" if self.kind == "chat" else "text_completion"
+        return self._head(kind, job) | {"choices": [choice]}
 
     def _head(self, kind: str, job: Job) -> dict[str, Any]:
         return {
@@ -175,7 +181,7 @@ def beside(solutions: list[Solution]) -> dict[str, Any]:
 
 def _logprobs(sequence: Sequence, job: Job, kind: Kind) -> dict[str, Any] | None:
     """Log-probabilities of the tokens of a sequence under its model; None where they were not asked for."""
-    if not any(one.params.logprobs for one in generators_of(job.strategy)):
+    if not _wants_logprobs(job):
         return None
     kept = sequence.token_logprobs
     spell = _spelling(generators_of(job.strategy))
@@ -185,9 +191,13 @@ def _logprobs(sequence: Sequence, job: Job, kind: Kind) -> dict[str, Any] | None
     if kind == "text":
         return {"tokens": texts, "token_logprobs": list(kept[: len(texts)]), "top_logprobs": None}
     content = [
-        {"token": text, "logprob": value, "bytes": list(text.encode("utf-8")), "top_logprobs": []}
+        {
+            "token": text, "logprob": value, "top_logprobs": [],
+            # A token that is a part of a character is no text, and nobody knows its bytes here.
+            "bytes": None if BROKEN in text else list(text.encode("utf-8")),
+        }
         for text, value in zip(texts, kept, strict=False)
-    ]
+    ]  # fmt: skip
     return {"content": content, "refusal": None}
 
 
@@ -198,6 +208,55 @@ def _spelling(generators: list[EngineGenerator]) -> Callable[[Iterable[int]], li
         if decode is not None:
             return lambda ids: [decode((token,)) for token in ids]
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A part of an answer's text, or, as a thought, of the thoughts before it and of how the work goes."""
+
+    text: str
+    thought: bool = False
+
+
+async def tell(
+    jobs: list[Job], events: AsyncGenerator[Event | Solution], *, progress: bool
+) -> AsyncGenerator[Said | Solution]:
+    """What a stream says of each job: its text as it is written, or how the work goes; and then its solution.
+
+    Calls of tools and log-probabilities are told with the whole text only.
+    """
+    left = iter(jobs)
+    job = next(left)
+    said, told = "", Progress(job)
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Solution):
+                if not event.sequences[0].text.startswith(said):
+                    # A server that was asked again wrote another text, and what is sent cannot be taken back.
+                    raise ApiError(
+                        503, "the model began another text than the one that was streamed; ask again, without stream",
+                        code="stream_differs",
+                    )  # fmt: skip
+                yield event
+                if (following := next(left, None)) is None:
+                    return
+                job, said, told = following, "", Progress(following)
+            elif event.kind == "text" and event.text and not _waits(job):
+                said += event.text
+                yield Said(event.text)
+            elif event.kind == "thought" and event.text:
+                yield Said(event.text, thought=True)
+            elif progress and not said and (line := await told.line(event)):
+                yield Said(line, thought=True)
+
+
+def _waits(job: Job) -> bool:
+    """Whether its text is sent when it is whole."""
+    return tools_of(job.prompt) is not None or _wants_logprobs(job)
+
+
+def _wants_logprobs(job: Job) -> bool:
+    return any(one.params.logprobs for one in generators_of(job.strategy))
 
 
 class Progress:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from typing import Any, TypeAlias, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from metagen import __version__
-from metagen.budget import DIMENSIONS
+from metagen.budget import DIMENSIONS, Account
 from metagen.errors import MetagenError
 from metagen.events import Event
 from metagen.logs import logger
@@ -26,15 +26,21 @@ from metagen.serve.errors import ApiError, of_error
 from metagen.serve.gate import Client, Gate, Keys
 from metagen.serve.metrics import Metrics
 from metagen.serve.models import Models
-from metagen.serve.protocol import ChatRequest, Common, CompletionRequest, StreamOptions, parse
+from metagen.serve.protocol import ChatRequest, Common, CompletionRequest, StreamOptions, parse, read_json
+from metagen.serve.protocol import Request as AnyRequest
 from metagen.serve.responses import ResponseForm, ResponsesRequest
 from metagen.serve.solve import Job, Service, Solution
 from metagen.strategies.base import Observe
 
 _LOG = logger(__name__)
 T = TypeVar("T")
+Place: TypeAlias = AbstractAsyncContextManager[None]
 #: Seconds without a word after which a stream says that it is still there.
 BEAT = 15.0
+#: Seconds in which the body of a request must arrive.
+BODY = 30.0
+#: Seconds after which a client that does not read its stream is left.
+STALLED = 60.0
 #: Of a request whose client has gone away.
 GONE = 499
 
@@ -46,16 +52,17 @@ def make_app(
     app = FastAPI(
         title="metagen", version=__version__, docs_url=None, redoc_url=None,
         description="Strategies of inference-time scaling as models of the OpenAI API.",
+        redirect_slashes=False,  # behind a proxy it would send clients, and their keys, to an address without TLS
     )  # fmt: skip
     server = Server(Service(models, spec, observe), Keys(spec.keys) if keys is None else keys)
     server.add_routes(app)
     app.state.server = server
-    if spec.origins:
-        app.add_middleware(
-            CORSMiddleware, allow_origins=list(spec.origins), allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
-        )  # fmt: skip
     app.add_middleware(BodyLimit, most=spec.max_body)
+    if spec.origins:
+        app.add_middleware(  # clients send headers of their own, such as X-Stainless-Lang
+            CORSMiddleware, allow_origins=list(spec.origins), allow_methods=["GET", "POST"], allow_headers=["*"],
+            expose_headers=["Retry-After"],
+        )  # fmt: skip
     app.add_exception_handler(ApiError, _say)
     app.add_exception_handler(HTTPException, _say_http)
     app.add_exception_handler(Exception, _say_fault)
@@ -101,12 +108,12 @@ class Server:
 
     async def list_models(self, request: Request) -> dict[str, Any]:
         """The configurations of the file, and their aliases."""
-        self.keys.client(request.headers.get("authorization"))
+        self._client(request)
         return {"object": "list", "data": [self._model(name) for name in self.service.models.names]}
 
     async def show_model(self, name: str, request: Request) -> dict[str, Any]:
         """One of them."""
-        self.keys.client(request.headers.get("authorization"))
+        self._client(request)
         self.service.models.find(name)
         return self._model(name)
 
@@ -121,8 +128,19 @@ class Server:
 
     async def show_metrics(self, request: Request) -> Response:
         """For Prometheus, which sends a key where others need one."""
-        self.keys.client(request.headers.get("authorization"))
+        self._client(request)
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _client(self, request: Request) -> Client:
+        """Who asks. ApiError for nobody who may, and for web pages: browsers send their origin with what they post."""
+        origin, known = request.headers.get("origin"), self.service.spec.origins
+        if origin is not None and origin not in known and "*" not in known:
+            raise ApiError(
+                403,
+                f"web pages of {origin!r:.80} may not ask; serve.origins names those that may",
+                code="wrong_origin",
+            )
+        return self.keys.client(request.headers.get("authorization"))
 
     def _model(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._began, "owned_by": "metagen"}
@@ -134,65 +152,86 @@ class Server:
     ) -> Response:
         began, model, status = time.monotonic(), "", 500
         try:
-            client = self.keys.client(request.headers.get("authorization"))
+            client = self._client(request)
             self.keys.count(client)
             if self.draining:
                 raise ApiError(503, "this server is about to end", code="draining", retry=1)
             asked = parse(kind, await _json(request), request.headers)
-            jobs = self.service.jobs(asked.chat() if isinstance(asked, ResponsesRequest) else asked)
+            jobs = await self._jobs(asked)
             _check_quota(client)
             model, form = jobs[0].model, _form(asked)
+            limit = self.service.limit(jobs, client.account)
+            place = self.gate.enter(client, _seconds(jobs[0]))
             if asked.stream:
-                response = await self._stream(request, client, form, asked, jobs, began)
+                response = await self._stream(request, place, form, asked, jobs, limit, began)
                 status = 0  # it is counted when the stream ends
                 return response
-            solutions = await _unless_gone(request, self._solve(jobs, client))
+            solutions = await _unless_gone(request, self._solve(place, jobs, limit))
             status = 200
             return JSONResponse(form.whole(solutions))
-        except _Gone:
+        except (_Gone, ClientDisconnect):
             status = GONE
             return Response(status_code=GONE)
         except MetagenError as error:
-            refusal = _told(error)
+            refusal = _told(error, kind)
             status = refusal.status
             return await _say(request, refusal)
         finally:
             if status:
                 self.metrics.ended(model, status, time.monotonic() - began)
 
+    async def _jobs(self, asked: Common) -> list[Job]:
+        chat = asked.chat() if isinstance(asked, ResponsesRequest) else asked
+        assert isinstance(chat, AnyRequest)
+        if chat.form is None:
+            return self.service.jobs(chat)
+        return await asyncio.to_thread(
+            self.service.jobs, chat
+        )  # a grammar takes its time, and others have theirs
+
     async def _stream(
-        self, request: Request, client: Client, form: AnyForm, asked: Common, jobs: list[Job], began: float
-    ) -> Response:
-        """A stream, once it has its place: who is refused one gets a status."""
-        place = self.gate.enter(client)
+        self, request: Request, place: Place, form: AnyForm, asked: Common, jobs: list[Job], limit: Account | None,
+        began: float,
+    ) -> Response:  # fmt: skip
+        """A stream, once its work has begun: what fails before has a status."""
         await _unless_gone(request, place.__aenter__())
         options = getattr(asked, "stream_options", None)
         usage = isinstance(options, StreamOptions) and options.include_usage
-        chunks = form.stream(
-            jobs, lambda job: self._follow(job, client), usage=usage, progress=asked.metagen.progress
-        )
+        events = self._follow(jobs, limit)
+        chunks = _with_beats(form.stream(jobs, events, usage=usage, progress=asked.metagen.progress))
         ended = [GONE]
 
         async def end() -> None:
             await chunks.aclose()
             await place.__aexit__(None, None, None)
-            self.metrics.ended(jobs[0].model, ended[0], time.monotonic() - began)
+            if ended[0]:
+                self.metrics.ended(jobs[0].model, ended[0], time.monotonic() - began)
 
-        return _Stream(_frames(form, chunks, ended), end)
+        try:
+            first = await _unless_gone(request, anext(chunks))
+        except BaseException:
+            ended[0] = 0  # who catches it counts it
+            await end()
+            raise
+        return _Stream(_frames(form, first, chunks, ended, type(asked)), end)
 
-    async def _solve(self, jobs: list[Job], client: Client) -> list[Solution]:
-        async with self.gate.enter(client):
-            solutions = [await self.service.solve(job, account=client.account) for job in jobs]
+    async def _solve(self, place: Place, jobs: list[Job], limit: Account | None) -> list[Solution]:
+        async with place:
+            solutions = await self.service.solve(jobs, limit)
         for solution in solutions:
             self.metrics.spent(solution)
         return solutions
 
-    async def _follow(self, job: Job, client: Client) -> AsyncGenerator[Event | Solution]:
-        async with aclosing(self.service.follow(job, client.account)) as events:
+    async def _follow(self, jobs: list[Job], limit: Account | None) -> AsyncGenerator[Event | Solution]:
+        async with aclosing(self.service.follow(jobs, limit)) as events:
             async for event in events:
                 if isinstance(event, Solution):
                     self.metrics.spent(event)
                 yield event
+
+
+def _seconds(job: Job) -> float | None:
+    return None if job.budget is None else job.budget.seconds
 
 
 AnyForm = answers.Form | ResponseForm
@@ -213,22 +252,32 @@ class _Stream(StreamingResponse):
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patient(message: Message) -> None:
+            async with asyncio.timeout(STALLED):
+                await send(message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, patient)
+        except TimeoutError:
+            _LOG.warning("a client does not read its stream, and is left")
         finally:
             await self._end()
 
 
+Chunks = AsyncGenerator[dict[str, Any] | None]
+
+
 async def _frames(
-    form: AnyForm, chunks: AsyncGenerator[dict[str, Any]], ended: list[int]
+    form: AnyForm, first: dict[str, Any] | None, chunks: Chunks, ended: list[int], kind: type[Common]
 ) -> AsyncGenerator[str]:
     """Chunks as server-sent events. An error within them is one, and ends the stream. ended: gets the status."""
     try:
-        async for chunk in _with_beats(chunks):
-            yield ": still at work\n\n" if chunk is None else form.frame(chunk)
+        yield _frame(form, first)
+        async for chunk in chunks:
+            yield _frame(form, chunk)
         ended[0] = 200
     except MetagenError as error:
-        refusal = _told(error)
+        refusal = _told(error, kind)
         ended[0] = refusal.status
         yield form.broken(refusal)
     except Exception:  # noqa: BLE001 - the stream has begun: no one else can say it
@@ -237,6 +286,10 @@ async def _frames(
         yield form.broken(_FAULT)
     if form.end:
         yield form.end
+
+
+def _frame(form: AnyForm, chunk: dict[str, Any] | None) -> str:
+    return ": still at work\n\n" if chunk is None else form.frame(chunk)
 
 
 def _check_quota(client: Client) -> None:
@@ -272,7 +325,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _with_beats(chunks: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[dict[str, Any] | None]:
+async def _with_beats(chunks: AsyncGenerator[dict[str, Any]]) -> Chunks:
     """Chunks, and None whenever there was none for some time."""
     waiting: asyncio.Future[dict[str, Any]] | None = None
     try:
@@ -299,10 +352,17 @@ async def _with_beats(chunks: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[
 
 
 async def _json(request: Request) -> Any:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(
+            415, f"Content-Type is {kind!r:.80}; expected application/json", code="unsupported_media_type"
+        )
     try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise ApiError(400, "the body is no JSON", code="invalid_json") from None
+        async with asyncio.timeout(BODY):
+            body = await request.body()
+    except TimeoutError:
+        raise ApiError(408, f"the body did not arrive within {BODY:g} seconds", code="timeout") from None
+    return read_json(body)
 
 
 # -- errors ------------------------------------------------------------------------------------------
@@ -310,10 +370,10 @@ async def _json(request: Request) -> Any:
 _FAULT = ApiError(500, "this is a fault of the server; its log says more", code="internal_error")
 
 
-def _told(error: MetagenError) -> ApiError:
+def _told(error: MetagenError, kind: type[Common]) -> ApiError:
     """What a client is told; the rest is in the log."""
-    refusal = of_error(error)
-    if refusal.status >= 500 and refusal is not error:
+    refusal = kind.called(of_error(error, kind.asks))
+    if refusal.status >= 500 and not isinstance(error, ApiError):
         _LOG.error("a request failed", exc_info=error)
     return refusal
 
@@ -387,7 +447,9 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": what, "content": {"application/json": {"schema": _ERROR}}}
     for status, what in (
         (400, "A field that cannot be honoured"), (401, "No key, or an unknown one"), (402, "The budget ended"),
-        (404, "No such model"), (413, "Too large a body"), (429, "Too many requests"), (503, "The engine failed"),
+        (403, "A web page that may not ask"), (404, "No such model"), (408, "A body that does not arrive"),
+        (413, "Too large a body"), (415, "A body that is no JSON"), (429, "Too many requests"),
+        (503, "The engine failed"),
     )
 }  # fmt: skip
 

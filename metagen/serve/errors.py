@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from metagen.errors import BudgetExhausted, InputError, MetagenError
+from metagen.errors import BudgetExhausted, InputError, MetagenError, PromptError
+
+#: Of an absolute path, all but the name at its end.
+_FOLDERS = re.compile(r"(?<![\w/:.])/(?:[\w.@+-]+/)+(?=[\w.@+-])")
 
 
 class ApiError(MetagenError):
@@ -45,14 +49,18 @@ def refuse(param: str, message: str) -> ApiError:
     return ApiError(400, f"{param}: {message}", param=param, code="invalid_value")
 
 
-def of_error(error: MetagenError) -> ApiError:
-    """What an error of a solve tells a client. Whose fault is the server's own stays in the log."""
+def of_error(error: MetagenError, asks: str | None = None) -> ApiError:
+    """What an error of a solve tells a client. asks: the field that holds the prompt.
+
+    Faults of the server's own stay in the log, and so do the folders of this machine.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, BudgetExhausted):
         return ApiError(402, str(error), code="budget_exhausted")
     if isinstance(error, InputError):
-        return ApiError(400, str(error), code=type(error).__name__)
+        param = asks if isinstance(error, PromptError) else None
+        return ApiError(400, _FOLDERS.sub("", str(error)), param=param, code=type(error).__name__)
     return ApiError(
         503, "the engine behind this model failed; the server's log says why", code=type(error).__name__
     )

@@ -45,11 +45,16 @@ class Keys:
         found = os.environ if environment is None else environment
         self._clients: dict[bytes, Client] = {}
         for name, spec in keys.items():
-            key = found.get(spec.env, "")
+            key = found.get(spec.env, "").strip()
             if not key:
                 raise ConfigError(
                     f"serve.keys.{name}.env: the variable {spec.env} is not set; export {spec.env}=… with the key, or "
                     "leave it out"
+                )
+            if not (key.isascii() and key.isprintable()):
+                raise ConfigError(
+                    f"serve.keys.{name}.env: the variable {spec.env} holds a key that no header can carry; expected "
+                    "letters, digits and signs of ASCII"
                 )
             if _digest(key) in self._clients:
                 raise ConfigError(
@@ -114,9 +119,16 @@ class Gate:
         self._seconds = GUESS
 
     @asynccontextmanager
-    async def enter(self, client: Client) -> AsyncIterator[None]:
-        """Wait for a place, and have it for the block. Raises ApiError (429) where too many wait already."""
-        await self._wait(client)
+    async def enter(self, client: Client, seconds: float | None = None) -> AsyncIterator[None]:
+        """Wait for a place, and have it for the block.
+
+        seconds: to wait at most. Raises ApiError (429) where too many wait already, and for who has waited so long.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wait(client)
+        except TimeoutError:
+            raise self._refusal(f"no place was free within {seconds:g} seconds") from None
         began = time.monotonic()
         try:
             yield
@@ -131,13 +143,7 @@ class Gate:
             self.running += 1
             return
         if self.waiting >= self._room:
-            soon = math.ceil(self._seconds * (self.waiting + 1) / self._most)
-            raise ApiError(
-                429,
-                f"{self.waiting} requests wait already; come again later",
-                code="overloaded",
-                retry=max(1, soon),
-            )
+            raise self._refusal(f"{self.waiting} requests wait already")
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not client.waiting:
             self._turns.append(client)
@@ -155,6 +161,10 @@ class Gate:
                 if not client.waiting:
                     self._turns.remove(client)
             raise
+
+    def _refusal(self, why: str) -> ApiError:
+        soon = max(1, math.ceil(self._seconds * (self.waiting + 1) / self._most))
+        return ApiError(429, f"{why}; come again in {soon} s", code="overloaded", retry=soon)
 
     def _go_on(self) -> None:
         while self._turns and self.running < self._most:

@@ -45,6 +45,10 @@ class Models:
         """All names, aliases first."""
         return [*self.aliases, *self.strategies]
 
+    def offers(self, strategy: str) -> bool:
+        """Whether a generator has a strategy of this name."""
+        return any(one.partition("/")[2] == strategy for one in (*self.strategies, *self._families))
+
     def find(self, name: str, strategy: str | None = None, n: int | None = None) -> str:
         """The model that a request names, by another strategy of the same generator or another n if it says so.
 

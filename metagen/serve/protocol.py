@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from metagen.errors import InputError
 from metagen.generators.decoding.grammar import Grammar
@@ -15,6 +18,10 @@ from metagen.serve.errors import ApiError, refuse
 R = TypeVar("R", bound="Read")
 Positive = Annotated[int, Field(ge=1)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+#: Characters of a schema, at most: the time that its grammar takes grows with their square.
+SCHEMA = 100_000
+#: Texts that end an answer, at most: every token is compared with them.
+STOPS = 64
 #: Sampling parameters that are called in the API as they are called here.
 SAME = (
     "temperature",
@@ -28,9 +35,9 @@ SAME = (
 
 
 class Read(BaseModel):
-    """What is read from outside: nothing unknown, no infinities."""
+    """What is read from outside: nothing unknown, no infinities, and no text or truth value for a number."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class Limits(Read):
@@ -84,7 +91,13 @@ class ResponseFormat(Read):
 
 
 class Common(Read):
-    """What all endpoints have. Fields of any type change nothing here; clients send them all the same."""
+    """What all endpoints have. Fields of any type change nothing here; clients send them all the same.
+
+    asks: the field that holds the prompt. names: of fields that this endpoint calls otherwise than chats.
+    """
+
+    asks: ClassVar[str] = "messages"
+    names: ClassVar[Mapping[str, str]] = {}
 
     model: str
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -100,6 +113,16 @@ class Common(Read):
     prompt_cache_retention: Any = None
     safety_identifier: Any = None
 
+    @classmethod
+    def called(cls, error: ApiError) -> ApiError:
+        """The error, with its field called as the client called it."""
+        for ours, theirs in cls.names.items():
+            if error.param is not None and f"{error.param}.".startswith(f"{ours}."):
+                error.message = re.sub(rf"^{ours}\b", theirs, error.message)
+                error.param = theirs + error.param.removeprefix(ours)
+                break
+        return error
+
 
 class Request(Common):
     """What chats and completions have."""
@@ -112,7 +135,7 @@ class Request(Common):
     frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=STOPS)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stream_options: StreamOptions | None = None
     verbosity: Any = None
@@ -193,6 +216,8 @@ class ChatRequest(Request):
             raise refuse("functions", "the old form of tools; send tools")
         if self.tool_choice not in (None, "none", "auto"):
             raise refuse("tool_choice", f"{self.tool_choice!r:.60} cannot be promised; expected auto or none")
+        if self.parallel_tool_calls is False and self.told_tools:
+            raise refuse("parallel_tool_calls", "one call at most cannot be promised; leave it out")
         if self.top_logprobs:
             raise refuse("top_logprobs", "only the tokens that were drawn are kept; leave it out")
         for name in ("audio", "prediction", "web_search_options"):
@@ -205,6 +230,8 @@ class ChatRequest(Request):
 
 class CompletionRequest(Request):
     """POST /v1/completions."""
+
+    asks = "prompt"
 
     prompt: str | list[str] | list[int] | list[list[int]]
     best_of: Positive | None = None
@@ -227,11 +254,35 @@ class CompletionRequest(Request):
     def sampling(self) -> dict[str, Any]:
         if self.best_of not in (None, self.n):
             raise refuse("best_of", "a strategy chooses by itself; give metagen.n, and leave best_of out")
+        if (self.logprobs or 0) > 1:
+            raise refuse("logprobs", "only the tokens that were drawn are kept; expected 0 or 1")
         if self.echo:
             raise refuse("echo", "prompts are not repeated; leave it out")
         if self.suffix:
             raise refuse("suffix", "texts are continued, not filled in; leave it out")
         return super().sampling()
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON of a body. ApiError for what is none, and for what has two meanings: a field that is given twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ApiError(400, f"{twice!r:.80} is given twice", param=twice[:80], code="invalid_json")
+        return found
+
+    try:
+        found = json.loads(body, object_pairs_hook=unique)
+        if re.search(rb"\\u[dD][89a-fA-F]", body):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ApiError(400, "the body holds half a character, such as \\ud800", code="invalid_json") from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is no JSON", code="invalid_json") from None
+    return found
 
 
 def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
@@ -242,7 +293,7 @@ def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
     if not isinstance(body, dict):
         raise ApiError(400, f"expected a JSON object, got {type(body).__name__}", code="invalid_json")
     beside = {
-        name: value
+        name: _of_header(name, value)
         for name in Options.model_fields
         if (value := headers.get(f"x-metagen-{name}")) is not None
     }
@@ -252,21 +303,53 @@ def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
     try:
         return kind.model_validate(given)
     except ValidationError as errors:
-        raise _fault(kind, errors) from None
+        raise _fault(kind, given, errors) from None
 
 
-def _fault(kind: type[Read], errors: ValidationError) -> ApiError:
-    """The first fault, by its place in the body."""
-    first = errors.errors(include_url=False)[0]
-    place = [str(part) for part in first["loc"]]
+def _of_header(name: str, value: str) -> Any:
+    """The value of an option: a text is itself, and all else is JSON."""
+    if name in ("strategy", "effort", "exhausted"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _fault(kind: type[Read], body: dict[str, Any], errors: ValidationError) -> ApiError:
+    """The deepest fault, by its place in the body; where a value may be of several kinds, by all of them."""
+    faults = [(_place(one, body), one) for one in errors.errors(include_url=False)]
+    place, first = max(faults, key=lambda one: len(one[0]))  # the first of the deepest
     path = ".".join(place)
     if first["type"] == "extra_forbidden":
-        known = list(Options.model_fields if place[:1] == ["metagen"] else kind.model_fields)
-        message = f"{path}: no such field{nearest(place[-1], known)}"
-        return ApiError(400, message, param=path, code="unknown_field")
+        owners: dict[tuple[str, ...], type[Read]]
+        owners = {(): kind, ("metagen",): Options, ("metagen", "budget"): Limits}
+        owner = owners.get(place[:-1])
+        near = "" if owner is None else nearest(place[-1], list(owner.model_fields))
+        return ApiError(400, f"{path}: no such field{near}", param=path, code="unknown_field")
     if first["type"] == "missing":
         return ApiError(400, f"{path}: missing", param=path, code="missing_field")
-    return ApiError(400, f"{path} = {first['input']!r:.80}: {first['msg']}", param=path, code="invalid_value")
+    said = " or ".join(dict.fromkeys(_expected(one["msg"]) for other, one in faults if other == place))
+    return ApiError(
+        400, f"{path} = {first['input']!r:.80}: expected {said}", param=path, code="invalid_value"
+    )
+
+
+def _place(fault: ErrorDetails, body: Any) -> tuple[str, ...]:
+    """Where a fault is. The names of types that pydantic adds are left out: they are not in the body."""
+    place: list[str] = []
+    here: Any = body
+    for part in fault["loc"]:
+        if isinstance(part, int) if isinstance(here, list) else isinstance(here, dict) and part in here:
+            here = here[part]
+            place.append(str(part))
+    return (*place, str(fault["loc"][-1])) if fault["type"] == "missing" else tuple(place)
+
+
+def _expected(message: str) -> str:
+    """What pydantic expects, in words of JSON."""
+    said = re.sub(r" or instance of \w+", "", message.removeprefix("Input should be "))
+    return said.replace("a valid dictionary", "a valid object")
 
 
 def _grammar(form: ResponseFormat) -> Grammar:
@@ -275,6 +358,12 @@ def _grammar(form: ResponseFormat) -> Grammar:
             return Grammar.json({"type": "object"})
         if form.json_schema is None:
             raise refuse("response_format.json_schema", "missing")
-        return Grammar.json(form.json_schema.schema_)
+        made = Grammar.json(form.json_schema.schema_)
     except InputError as error:
         raise refuse("response_format", str(error)) from None
+    if len(made.source) > SCHEMA:
+        raise refuse(
+            "response_format",
+            f"a schema of {len(made.source):,} characters is more than this server reads; expected at most {SCHEMA:,}",
+        )
+    return made

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from metagen.serve.answers import Follow, Progress, beside, finish_of, usage_over
+from metagen.events import Event
+from metagen.serve.answers import beside, finish_of, tell, usage_over
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.protocol import ChatRequest, Common, Effort, JsonSchema, Positive, Read, ResponseFormat
 from metagen.serve.solve import Job, Solution
@@ -46,6 +47,14 @@ class Text(Read):
 
 class ResponsesRequest(Common):
     """POST /v1/responses."""
+
+    asks = "input"
+    names: ClassVar[Mapping[str, str]] = {
+        "messages": "input",
+        "max_completion_tokens": "max_output_tokens",
+        "response_format": "text.format",
+        "reasoning_effort": "reasoning.effort",
+    }
 
     input: str | list[dict[str, Any]]
     instructions: str | None = None
@@ -157,71 +166,76 @@ class ResponseForm:
         return self.frame({**told, "sequence_number": 0})
 
     async def stream(
-        self, jobs: list[Job], follow: Follow, *, usage: bool = True, progress: bool = True
+        self,
+        jobs: list[Job],
+        events: AsyncGenerator[Event | Solution],
+        *,
+        usage: bool = True,
+        progress: bool = True,
     ) -> AsyncGenerator[dict[str, Any]]:
         """The events of an answer: progress as a summary of reasoning, then the text."""
-        (job,) = jobs
-        number, told, said, thought = 0, Progress(job), "", ""
+        number, said, thought, begun = 0, "", "", False
 
         def event(kind: str, **of: Any) -> dict[str, Any]:
             nonlocal number
             number += 1
             return {"type": kind, "sequence_number": number - 1, **of}
 
-        head = self._head("in_progress") | {"output": [], "usage": None, "incomplete_details": None}
-        yield event("response.created", response=head)
-        yield event("response.in_progress", response=head)
-        begun = False
-        solution: Solution | None = None
+        def open_response() -> Iterator[dict[str, Any]]:
+            head = self._head("in_progress") | {"output": [], "usage": None, "incomplete_details": None}
+            yield event("response.created", response=head)
+            yield event("response.in_progress", response=head)
 
-        def begin() -> Iterator[dict[str, Any]]:
-            """The answer's item begins, and reasoning before it ends."""
+        def think(line: str) -> Iterator[dict[str, Any]]:
+            nonlocal thought
+            where = {"item_id": self._thought, "output_index": 0, "summary_index": 0}
+            if not thought:
+                yield event("response.output_item.added", output_index=0, item=self._reasoning(""))
+                part = {"type": "summary_text", "text": ""}
+                yield event("response.reasoning_summary_part.added", **where, part=part)
+            thought += line
+            yield event("response.reasoning_summary_text.delta", **where, delta=line)
+
+        def write(text: str) -> Iterator[dict[str, Any]]:
+            nonlocal begun, said
             place = int(bool(thought))
-            if thought:
+            if not begun and thought:  # reasoning ends before the answer's item begins
                 where = {"item_id": self._thought, "output_index": 0, "summary_index": 0}
                 part = {"type": "summary_text", "text": thought}
                 yield event("response.reasoning_summary_text.done", **where, text=thought)
                 yield event("response.reasoning_summary_part.done", **where, part=part)
                 yield event("response.output_item.done", output_index=0, item=self._reasoning(thought))
-            item = self._item("", "in_progress") | {"content": []}
-            yield event("response.output_item.added", output_index=place, item=item)
-            yield event("response.content_part.added", **self._where(place), part=_part(""))
+            if not begun:
+                item = self._item("", "in_progress") | {"content": []}
+                yield event("response.output_item.added", output_index=place, item=item)
+                yield event("response.content_part.added", **self._where(place), part=_part(""))
+            begun, said = True, said + text
+            if text:
+                yield event("response.output_text.delta", **self._where(place), delta=text, logprobs=[])
 
-        async for one in follow(job):
+        def close(solution: Solution) -> Iterator[dict[str, Any]]:
+            text = solution.sequences[0].text
+            yield from write(text[len(said) :])
+            response, where = self.whole([solution], thought), self._where(int(bool(thought)))
+            yield event("response.output_text.done", **where, text=text, logprobs=[])
+            yield event("response.content_part.done", **where, part=_part(text))
+            yield event(
+                "response.output_item.done", output_index=where["output_index"], item=response["output"][-1]
+            )
+            yield event(f"response.{response['status']}", response=response)
+
+        async for one in tell(jobs, events, progress=progress):
+            if not number:
+                for told in open_response():
+                    yield told
             if isinstance(one, Solution):
-                solution = one
-                break
-            if one.kind == "text" and one.text:
-                if not begun:
-                    begun = True
-                    for first in begin():
-                        yield first
-                said += one.text
-                where = self._where(int(bool(thought)))
-                yield event("response.output_text.delta", **where, delta=one.text, logprobs=[])
-            elif not begun and (one.kind == "thought" or progress):
-                line = one.text if one.kind == "thought" else await told.line(one)
-                if line:
-                    where = {"item_id": self._thought, "output_index": 0, "summary_index": 0}
-                    if not thought:
-                        yield event("response.output_item.added", output_index=0, item=self._reasoning(""))
-                        part = {"type": "summary_text", "text": ""}
-                        yield event("response.reasoning_summary_part.added", **where, part=part)
-                    thought += line
-                    yield event("response.reasoning_summary_text.delta", **where, delta=line)
-        assert solution is not None
-        text = solution.sequences[0].text
-        if not begun:
-            for first in begin():
-                yield first
-        place = int(bool(thought))
-        if rest := text.removeprefix(said):
-            yield event("response.output_text.delta", **self._where(place), delta=rest, logprobs=[])
-        response = self.whole([solution], thought)
-        yield event("response.output_text.done", **self._where(place), text=text, logprobs=[])
-        yield event("response.content_part.done", **self._where(place), part=_part(text))
-        yield event("response.output_item.done", output_index=place, item=response["output"][-1])
-        yield event(f"response.{response['status']}", response=response)
+                parts = close(one)
+            elif not one.thought:
+                parts = write(one.text)
+            else:
+                parts = iter(()) if begun else think(one.text)
+            for told in parts:
+                yield told
 
     def _head(self, status: str) -> dict[str, Any]:
         return {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from metagen.listening import bind, run
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import make_app
+from metagen.serve.connection import Connection
 from metagen.serve.gate import Keys, check_host
 from metagen.serve.models import open_models
 from metagen.strategies.base import Observe
@@ -19,14 +22,20 @@ from metagen.strategies.base import Observe
 DRAIN = 60
 
 
+def config_of(app: FastAPI, **options: Any) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        app, http=Connection, ws="none", log_level="warning", access_log=False, server_header=False,
+        timeout_keep_alive=30, timeout_graceful_shutdown=DRAIN, **options,
+    )  # fmt: skip
+
+
 class _Uvicorn(uvicorn.Server):
     """Says when it listens, and takes no new work once it is told to end."""
 
-    def __init__(
-        self, config: uvicorn.Config, began: Callable[[str], None], ends: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._tell, self._ends = began, ends
+    def __init__(self, app: FastAPI, began: Callable[[str], None]) -> None:
+        super().__init__(config_of(app))
+        self._app, self._tell = app, began
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -35,7 +44,7 @@ class _Uvicorn(uvicorn.Server):
             self._tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ends()
+        self._app.state.server.draining = True
         await super().shutdown(sockets)
 
 
@@ -53,13 +62,5 @@ def serve(
     keys = Keys(spec.keys)
     with bind(spec.host, spec.port) as listening, open_models(experiment) as models:
         app = make_app(models, spec, keys=keys, observe=observe)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN, server_header=False,
-            timeout_keep_alive=30,
-        )  # fmt: skip
-
-        def ends() -> None:
-            app.state.server.draining = True
-
-        server = _Uvicorn(config, lambda address: began(address, models.names), ends)
+        server = _Uvicorn(app, lambda address: began(address, models.names))
         run(server, listening)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
 
-from metagen.budget import Account, Budget
-from metagen.errors import BudgetExhausted
-from metagen.events import Event, Listener
-from metagen.generators.tool_calls import TOOLS, write_calls
+from metagen.budget import Account, Budget, least
+from metagen.errors import BudgetExhausted, ConfigError
+from metagen.events import Event, Listener, follow
+from metagen.generators.tool_calls import TOOLS
 from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
 from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
+from metagen.serve.turns import read_turns
 from metagen.strategies.base import Observe, Strategy
 from metagen.strategies.parallel import ParallelStrategy, Sample
 from metagen.strategies.rewrite import generators_of
@@ -65,36 +65,60 @@ class Service:
 
     def __init__(self, models: Models, spec: ServeSpec, observe: Observe | None = None) -> None:
         self.models, self.spec, self._observe = models, spec, observe
+        for name, effort in spec.effort.items():
+            if effort.strategy is not None and not models.offers(effort.strategy):
+                raise ConfigError(
+                    f"serve.effort.{name}.strategy = {effort.strategy!r}: no model has such a strategy; there are "
+                    f"{', '.join(models.strategies)}"
+                )
 
     def jobs(self, request: Request) -> list[Job]:
         """The jobs of a request, one for each prompt. Raises ApiError for what cannot be honoured."""
         spec, options = self.spec, request.metagen
         effort = self._effort(request)
         n = options.n or (effort.n if effort else None)
-        for name, value, most in (("n", request.n, spec.max_n), ("metagen.n", options.n or 1, spec.max_n)):
-            if value > most:
-                raise refuse(name, f"{value} is more than this server gives; expected at most {most}")
-        if request.length is not None and request.length > spec.max_tokens:
-            raise refuse(
-                "max_tokens", f"{request.length} is more than this server gives; at most {spec.max_tokens}"
-            )
+        prompts = _prompts(request)
+        self._check_size(request, len(prompts))
         name = self.models.find(request.model, options.strategy or (effort.strategy if effort else None), n)
         changes = request.sampling()
         if spec.own_sampling:
             changes = {k: v for k, v in changes.items() if k in ("max_tokens", "stop", "grammar", "logprobs")}
-        strategy = self.models.strategy(name, n, changes)
+        try:
+            strategy = self.models.strategy(name, n, changes)
+        except ApiError as error:
+            if error.param != "metagen.n" or options.n is not None:
+                raise
+            raise refuse(
+                "reasoning_effort", f"it stands for {n} samples, and {name!r} draws one; leave it out"
+            ) from None
         if isinstance(request, ChatRequest) and request.told_tools:
             check_tools(name, strategy)
-        budget = _least(_budget(options.budget), effort.budget if effort else None)
+        budget = least(_budget(options.budget), effort.budget if effort else None)
         if spec.deadline is not None:
-            budget = _least(budget, Budget(seconds=spec.deadline))
+            budget = least(budget, Budget(seconds=spec.deadline))
         strict = (options.exhausted or spec.exhausted) == "error"
         seed = secrets.randbits(48) if request.seed is None else request.seed
         samples = getattr(strategy, "n", None)
         return [
             Job(name, strategy, prompt, request.n, seed + i, budget, strict, samples)
-            for i, prompt in enumerate(_prompts(request))
+            for i, prompt in enumerate(prompts)
         ]
+
+    def _check_size(self, request: Request, prompts: int) -> None:
+        """ApiError for a request that is larger than this server's."""
+        spec = self.spec
+        for name, value in (("n", request.n), ("metagen.n", request.metagen.n or 1)):
+            if value > spec.max_n:
+                raise refuse(name, f"{value} is more than this server gives; expected at most {spec.max_n}")
+        if prompts * request.n > spec.max_n:
+            raise refuse(
+                "prompt",
+                f"{prompts} prompts with n={request.n} are {prompts * request.n} choices, more than this server gives; "
+                f"expected at most {spec.max_n}",
+            )
+        if request.length is not None and request.length > spec.max_tokens:
+            name = "max_tokens" if request.length == request.max_tokens else "max_completion_tokens"
+            raise refuse(name, f"{request.length} is more than this server gives; at most {spec.max_tokens}")
 
     def _effort(self, request: Request) -> EffortSpec | None:
         wanted = request.metagen.effort or getattr(request, "reasoning_effort", None)
@@ -102,29 +126,46 @@ class Service:
             return None if wanted is None else self.spec.effort[wanted]
         known = ", ".join(self.spec.effort) or "none"
         raise refuse(
-            "reasoning_effort",
+            "metagen.effort" if request.metagen.effort else "reasoning_effort",
             f"{wanted!r} has no meaning here; the file says what efforts there are ({known}), in serve.effort",
         )
 
-    async def solve(
-        self, job: Job, listener: Listener | None = None, account: Account | None = None
-    ) -> Solution:
-        """Do a job. Raises ApiError where it asked for an error in place of a best effort, and errors of its parts."""
-        with (
-            nullcontext()
-            if self._observe is None
-            else self._observe(job.strategy, job.prompt, job.model) as observer
-        ):
-            return await self._solve(job, listener, observer, account)
+    @staticmethod
+    def limit(jobs: list[Job], above: Account | None = None) -> Account | None:
+        """What all jobs of a request may spend together, and until when, from now on. above: a limit of its client.
+
+        Belongs to the event loop of the work.
+        """
+        budget = jobs[0].budget
+        return Account(budget, above, "the request") if budget else above
+
+    async def solve(self, jobs: list[Job], limit: Account | None) -> list[Solution]:
+        """Do the jobs of a request, one after the other, within its `limit`.
+
+        Raises ApiError where it asked for an error in place of a best effort, and errors of its parts.
+        """
+        return [await self._observed(job, limit, None) for job in jobs]
+
+    async def follow(self, jobs: list[Job], limit: Account | None) -> AsyncGenerator[Event | Solution]:
+        """`solve`, told as it happens. The solution of a job is the last that is told of it."""
+        for job in jobs:
+            async with aclosing(follow(partial(self._observed, job, limit))) as events:
+                async for event in events:
+                    yield event
+
+    async def _observed(self, job: Job, limit: Account | None, listener: Listener | None) -> Solution:
+        if self._observe is None:
+            return await self._solve(job, limit, listener, None)
+        with self._observe(job.strategy, job.prompt, job.model) as observer:
+            return await self._solve(job, limit, listener, observer)
 
     async def _solve(
-        self, job: Job, listener: Listener | None, observer: Listener | None, account: Account | None
+        self, job: Job, limit: Account | None, listener: Listener | None, observer: Listener | None
     ) -> Solution:
         strategy = job.strategy
         prefix, root = strategy.open_call(
-            job.prompt, job.budget, job.seed, None, _both(listener, observer), account,
-            speaks=listener is not None,
-        )  # fmt: skip
+            job.prompt, None, job.seed, None, _both(listener, observer), limit, speaks=listener is not None
+        )
         try:
             found = await strategy.generate(prefix, n=job.choices, scope=root)
         except BudgetExhausted:
@@ -143,20 +184,6 @@ class Service:
             )
         return solution
 
-    async def follow(self, job: Job, account: Account | None = None) -> AsyncGenerator[Event | Solution]:
-        """Do a job, and tell what happens; the solution comes last. Who leaves the iteration ends the work."""
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.ensure_future(self.solve(job, events.put_nowait, account))
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            yield await work
-        finally:
-            work.cancel()
-            with suppress(asyncio.CancelledError, Exception):  # who has left is told nothing
-                await work
-
 
 def _both(one: Listener | None, other: Listener | None) -> Listener | None:
     """Tells both."""
@@ -174,25 +201,9 @@ def _prompts(request: Request) -> list[Prompt]:
     if isinstance(request, CompletionRequest):
         return [Prompt.of(text, form="text") for text in request.prompts]
     assert isinstance(request, ChatRequest)
-    prompt = Prompt.of([_message(one) for one in request.messages], form="auto")
+    prompt = Prompt.of(read_turns(request.messages), form="auto")
     tools = request.told_tools
     return [prompt if tools is None else replace(prompt, public={TOOLS: tools}, form=None)]
-
-
-def _message(given: dict[str, Any]) -> dict[str, Any]:
-    """A turn as metagen knows it: calls of tools are text, and a speaker's name has no place."""
-    made = {
-        k: v
-        for k, v in given.items()
-        if k not in ("name", "tool_calls", "tool_call_id", "refusal", "annotations")
-    }
-    if made.get("role") == "developer":
-        made["role"] = "system"
-    if isinstance(calls := given.get("tool_calls"), list) and calls:
-        said = made.get("content")
-        written = write_calls(call for call in calls if isinstance(call, dict))
-        made["content"] = "\n".join(part for part in (said if isinstance(said, str) else "", written) if part)
-    return made
 
 
 def check_tools(name: str, strategy: Strategy) -> None:
@@ -208,14 +219,3 @@ def check_tools(name: str, strategy: Strategy) -> None:
 
 def _budget(given: Limits | int | None) -> Budget | None:
     return Budget.of(given.model_dump(exclude_none=True) if isinstance(given, Limits) else given)
-
-
-def _least(one: Budget | None, other: Budget | None) -> Budget | None:
-    """Both limits at once."""
-    if one is None or other is None:
-        return one or other
-    limits: dict[str, Any] = {}
-    for field in fields(Budget):
-        values = [v for v in (getattr(one, field.name), getattr(other, field.name)) if v is not None]
-        limits[field.name] = min(values, default=None)
-    return Budget(**limits)

@@ -8,8 +8,9 @@ import threading
 import warnings
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from metagen import html, threads
@@ -17,7 +18,7 @@ from metagen.border import checked, promises
 from metagen.budget import Account, BudgetLike
 from metagen.cost import Usage
 from metagen.errors import MetagenError
-from metagen.events import Event, Listener
+from metagen.events import Event, Listener, follow
 from metagen.generators.base import Generator
 from metagen.journal import Journal
 from metagen.logs import logger
@@ -306,18 +307,11 @@ class Strategy(Generator):
 
         Who leaves the iteration ends the work. Raises what `asolve` raises, behind the events before.
         """
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        work = asyncio.ensure_future(
-            self.asolve(prompt, budget=budget, seed=seed, journal=journal, on_event=events.put_nowait)
-        )
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
+        work = partial(self.asolve, prompt, budget=budget, seed=seed, journal=journal)
+        async with aclosing(follow(lambda on_event: work(on_event=on_event))) as events:
+            async for event in events:
+                if isinstance(event, Event):
+                    yield event
 
     @checked
     def solve(

@@ -16,6 +16,7 @@ from metagen.runs.declare import schema
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import Server, make_app
 from metagen.serve.models import open_models
+from metagen.serve.run import config_of
 from metagen.strategies.base import Observe
 
 FILE: dict[str, Any] = {
@@ -61,10 +62,7 @@ def serving(
     assert isinstance(experiment.serve, ServeSpec)
     with open_models(experiment) as models:
         app = make_app(models, experiment.serve, observe=observe)
-        config = uvicorn.Config(
-            app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=10
-        )
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(config_of(app, host="127.0.0.1", port=0))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
         thread.start()
         try:

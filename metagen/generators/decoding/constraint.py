@@ -252,7 +252,7 @@ class Constraints:
         """A matcher of the library."""
         matcher = _library().LLMatcher(self._tokenizer, source, log_level=0)
         if matcher.is_error():
-            reason = " ".join(matcher.get_error().split())
+            reason = " ".join(matcher.get_error().partition("<backtrace>")[0].split())
             raise InputError(f"{grammar.kind} grammar {grammar.source!r:.80}: {reason:.300}")
         return matcher
 

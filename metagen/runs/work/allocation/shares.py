@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.budget import Budget
+from metagen.budget import Budget, least
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.work.allocation.allocate import Difficulty, Plan, expected_costs
 from metagen.runs.work.attempts import Unrecorded
@@ -65,7 +64,7 @@ class Shares:
 
     def first(self, place: int) -> Budget | None:
         """The equal share of the problem at this place of the task, by which its first samples are bound."""
-        return _least(self.each, self.equal[place] if self.equal else None)
+        return least(self.each, self.equal[place] if self.equal else None)
 
     def decide(self, configuration: str, looks: abc.Sequence[Look | None], most: int) -> None:
         """Give the shares of a configuration out anew, once; arguments as of `by_difficulty`."""
@@ -79,17 +78,7 @@ class Shares:
             return self.first(place)
         if configuration not in self._decided:
             raise Unrecorded("what this part may spend is not decided yet; resume the run")
-        return _least(self.each, self._decided[configuration][place])
-
-
-def _least(a: Budget | None, b: Budget | None) -> Budget | None:
-    """The tighter limit of both, in each dimension."""
-    if a is None or b is None:
-        return a or b
-    both: dict[str, Any] = {f.name: (getattr(a, f.name), getattr(b, f.name)) for f in fields(Budget)}
-    return Budget(
-        **{name: min((v for v in pair if v is not None), default=None) for name, pair in both.items()}
-    )
+        return least(self.each, self._decided[configuration][place])
 
 
 def by_difficulty(
