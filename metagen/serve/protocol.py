@@ -280,8 +280,8 @@ def read_json(body: bytes) -> Any:
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise ApiError(400, "the body holds half a character, such as \\ud800", code="invalid_json") from None
-    except (ValueError, RecursionError):
-        raise ApiError(400, "the body is no JSON", code="invalid_json") from None
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is no JSON: {error}", code="invalid_json") from None
     return found
 
 
@@ -349,7 +349,11 @@ def _place(fault: ErrorDetails, body: Any) -> tuple[str, ...]:
 def _expected(message: str) -> str:
     """What pydantic expects, in words of JSON."""
     said = re.sub(r" or instance of \w+", "", message.removeprefix("Input should be "))
-    return said.replace("a valid dictionary", "a valid object")
+    return (
+        said.replace("a valid dictionary", "an object")
+        .replace("a valid integer", "an integer")
+        .replace("valid ", "")
+    )
 
 
 def _grammar(form: ResponseFormat) -> Grammar:

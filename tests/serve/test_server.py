@@ -15,7 +15,7 @@ import httpx
 import openai
 import pytest
 
-from metagen.budget import Budget
+from metagen.budget import Budget, least
 from metagen.generators.torch.engine import TorchEngine
 from metagen.runs.declare import schema
 from metagen.serve.models import open_models
@@ -162,6 +162,53 @@ def test_a_budget_ends_a_request_with_what_there_is(client: openai.OpenAI) -> No
     assert (nothing.choices[0].message.content, nothing.choices[0].finish_reason) == ("", "length")
 
 
+def test_a_budget_is_that_of_the_whole_request(served: Running, client: openai.OpenAI) -> None:
+    prompts = ["Q:a=1+2;a?\nS:\n", QUESTION, QUESTION]
+    got = client.completions.create(
+        model="small/one", prompt=prompts, n=3, seed=1, extra_body={"metagen": {"budget": 60}}
+    )
+    assert got.usage is not None and got.usage.completion_tokens <= 60
+    # Each choice is numbered by its prompt, whatever there is of those before.
+    first = client.completions.create(model="small/one", prompt=prompts[0], n=3, seed=1)
+    assert [choice.index for choice in got.choices[:3]] == [0, 1, 2] and got.choices[-1].index >= 6
+    assert [c.text for c in got.choices[:2]] == [c.text for c in first.choices[:2]]
+    began = time.monotonic()
+    late = client.completions.create(
+        model="small/one", prompt=[QUESTION] * 40, n=3, extra_body={"metagen": {"budget": {"seconds": 0.2}}}
+    )
+    took = time.monotonic() - began
+    alone = client.completions.create(model="small/one", prompt=QUESTION, n=3, seed=1)
+    assert late.choices[-1].finish_reason == "length" and alone.choices[0].finish_reason == "stop"
+    assert took < 40 * 0.2
+
+
+def test_a_request_has_no_more_choices_than_the_server_gives(served: Running) -> None:
+    body = {"model": "fast", "prompt": ["x"] * 65, "n": 2, "max_tokens": 1}
+    error = httpx.post(f"{served.url}/completions", json=body, timeout=60).json()["error"]
+    assert error["param"] == "prompt" and "130 choices" in error["message"]
+
+
+def test_options_in_headers_are_those_of_the_body(served: Running) -> None:
+    def post(**headers: str) -> httpx.Response:
+        body = {"model": "small/majority@4", "prompt": QUESTION, "seed": 1}
+        how = {f"X-Metagen-{name}": value for name, value in headers.items()}
+        return httpx.post(f"{served.url}/completions", json=body, headers=how, timeout=60)
+
+    assert post(budget="50").json()["usage"]["completion_tokens"] <= 50
+    assert post(budget='{"generated": 50}').json()["metagen"]["exhausted"] is True
+    assert post(budget="50", exhausted="error").status_code == 402
+    assert post(strategy="weighted@4").json()["metagen"]["model"] == "small/weighted@4"
+    for name, value in (("n", "many"), ("budget", "{"), ("progress", "perhaps"), ("exhausted", "no")):
+        got = post(**{name: value})
+        assert got.status_code == 400 and got.json()["error"]["param"] == f"metagen.{name}"
+
+
+def test_an_answer_may_be_sent_back_as_it_came(client: openai.OpenAI) -> None:
+    said = ask(client, "vote", seed=1).choices[0].message.model_dump()
+    turns: Any = [*ASKED, {**said, "reasoning_content": "a thought"}, *ASKED]
+    assert client.chat.completions.create(model="fast", messages=turns, max_tokens=3).choices
+
+
 # -- streams -------------------------------------------------------------------------------------------
 
 
@@ -211,6 +258,47 @@ def test_several_choices_of_a_stream(client: openai.OpenAI) -> None:
     assert texts == {choice.index: choice.message.content for choice in whole.choices}
 
 
+def test_log_probabilities_are_in_streams_too(client: openai.OpenAI) -> None:
+    whole = ask(client, "small/majority@4", seed=2, logprobs=True).choices[0]
+    chunks = list(ask(client, "small/majority@4", seed=2, logprobs=True, stream=True))
+    told = [c.logprobs for chunk in chunks for c in chunk.choices if c.logprobs is not None]
+    assert [one.content for one in told] == [whole.logprobs.content]
+    assert "".join(parts(chunks, "content")) == whole.message.content
+    old = client.completions.create(model="fast", prompt=QUESTION, logprobs=1)
+    new = list(client.completions.create(model="fast", prompt=QUESTION, logprobs=1, stream=True))
+    (found,) = [c.logprobs for chunk in new for c in chunk.choices if c.logprobs is not None]
+    assert found == old.choices[0].logprobs
+
+
+def test_each_choice_of_a_stream_begins_and_ends_once(client: openai.OpenAI) -> None:
+    for budget, most in ((40, 4), (10_000, 4)):
+        options = {"metagen": {"budget": budget}}
+        chunks = list(ask(client, "small/one", n=4, seed=1, stream=True, extra_body=options))
+        # Programs read `chunk.choices[0]` of every chunk, unless they asked for usage.
+        assert all(len(chunk.choices) == 1 for chunk in chunks)
+        choices = [chunk.choices[0] for chunk in chunks]
+        begun = [one.index for one in choices if one.delta.role]
+        ended = [one.index for one in choices if one.finish_reason]
+        assert begun == ended == list(range(len(begun))) and len(begun) <= most
+        assert (len(begun) < 4) == (budget == 40)
+        assert chunks[-1].metagen["exhausted"] == (budget == 40) and chunks[-1].metagen["seed"] == 1
+
+
+def test_what_fails_before_a_stream_begins_has_a_status(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="exceed the context") as long:
+        client.completions.create(model="fast", prompt="1" * 5000, stream=True)
+    assert long.value.param == "prompt" and "/" not in long.value.message.partition("exceed")[2]
+
+
+def test_what_fails_later_is_an_event_of_the_stream(served: Running) -> None:
+    options = {"budget": 100, "exhausted": "error"}
+    body = {"model": "vote", "messages": ASKED, "stream": True, "metagen": options}
+    with httpx.stream("POST", f"{served.url}/chat/completions", json=body, timeout=60) as stream:
+        lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
+    assert stream.status_code == 200 and len(lines) > 2 and lines[-1] == "data: [DONE]"
+    assert json.loads(lines[-2].removeprefix("data: "))["error"]["code"] == "budget_exhausted"
+
+
 def test_a_completion_streams(client: openai.OpenAI) -> None:
     chunks = list(client.completions.create(model="fast", prompt=QUESTION, stream=True))
     whole = client.completions.create(model="fast", prompt=QUESTION)
@@ -258,6 +346,22 @@ def test_responses_refuse_what_needs_a_memory(client: openai.OpenAI) -> None:
             client.responses.create(model="fast", input=QUESTION, **how)  # type: ignore[call-overload]
 
 
+def test_responses_call_fields_by_their_own_names(served: Running) -> None:
+    for change, param in (
+        ({"max_output_tokens": 10**9}, "max_output_tokens"),
+        ({"reasoning": {"effort": "xhigh"}}, "reasoning.effort"),
+        ({"text": {"format": {"type": "json_schema", "schema": {"type": "nonsense"}}}}, "text.format"),
+        ({"input": [{"role": "usr", "content": "x"}]}, "input"),
+        ({"input": "1" * 5000}, "input"),
+    ):
+        body = {"model": "fast", "input": QUESTION, **change}
+        for stream in (False, True):
+            got = httpx.post(f"{served.url}/responses", json={**body, "stream": stream}, timeout=60)
+            error = got.json()["error"]
+            assert got.status_code == 400 and error["param"] == param, error
+            assert not error["message"].startswith(("messages", "max_completion", "response_format"))
+
+
 @pytest.mark.parametrize("given", [[], [{"type": "reasoning", "summary": []}]])
 def test_responses_need_a_turn(served: Running, given: list[dict[str, Any]]) -> None:
     got = httpx.post(f"{served.url}/responses", json={"model": "fast", "input": given}, timeout=60)
@@ -268,6 +372,7 @@ def test_responses_need_a_turn(served: Running, given: list[dict[str, Any]]) -> 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "x"}}
 NONSENSE = {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}
+LARGE = {"type": "json_schema", "json_schema": {"schema": {"enum": ["x" * 100, "y" * 100_000]}}}
 WRONG: list[tuple[dict[str, Any], int, str, str]] = [
     ({"model": "vot"}, 404, "model", "did you mean 'vote'"),
     ({"model": "small/majority@5"}, 404, "model", "does not exist"),
@@ -278,24 +383,40 @@ WRONG: list[tuple[dict[str, Any], int, str, str]] = [
     ({"top_p": 0}, 400, "top_p", "0"),
     ({"n": 0}, 400, "n", "0"),
     ({"n": 10_000}, 400, "n", "at most 128"),
+    ({"n": True}, 400, "n", "an integer"),
+    ({"n": "2"}, 400, "n", "an integer"),
+    ({"max_tokens": 5.0}, 400, "max_tokens", "an integer"),
+    ({"stop": ["x"] * 1000}, 400, "stop", "at most 64"),
     ({"metagen": {"n": 10_000}}, 400, "metagen.n", "at most 128"),
     ({"metagen": {"m": 1}}, 400, "metagen.m", "no such field"),
-    ({"metagen": {"budget": {"tokens": 5}}}, 400, "metagen.budget", "no such field"),
+    ({"metagen": {"budget": {"tokens": 5}}}, 400, "metagen.budget.tokens", "no such field"),
+    ({"metagen": {"budget": {"generate": 5}}}, 400, "metagen.budget.generate", "did you mean 'generated'"),
+    ({"metagen": {"budget": "much"}}, 400, "metagen.budget", "expected an object or an integer"),
     ({"metagen": {"strategy": "best"}}, 404, "metagen.strategy", "does not exist"),
     ({"metagen": []}, 400, "metagen", "[]"),
     ({"max_tokens": 10**9}, 400, "max_tokens", "at most"),
+    ({"max_completion_tokens": 10**9}, 400, "max_completion_tokens", "at most"),
     ({"messages": []}, 400, "messages", "[]"),
     ({"messages": "hi"}, 400, "messages", "hi"),
-    ({"messages": [{"role": "usr", "content": "x"}]}, 400, "", "usr"),
-    ({"messages": [{"role": "user", "content": [PICTURE]}]}, 400, "", "image_url"),
+    ({"messages": ["hi"]}, 400, "messages.0", "expected an object"),
+    ({"messages": [{"role": "usr", "content": "x"}]}, 400, "messages", "usr"),
+    ({"messages": [{"role": "user", "content": [PICTURE]}]}, 400, "messages", "image_url"),
+    ({"messages": [{"role": "user", "content": "1" * 5000}]}, 400, "messages", "of 'tiny-0.5m'"),
+    ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [5]}]}, 400,
+     "messages.0.tool_calls", "5 is no call"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "tools", "no place for tools"),
     ({"top_logprobs": 3}, 400, "top_logprobs", "leave it out"),
     ({"response_format": {"type": "xml"}}, 400, "response_format.type", "xml"),
     ({"response_format": NONSENSE}, 400, "response_format", "nonsense"),
+    ({"response_format": LARGE}, 400, "response_format", "at most 100,000"),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, 400,
+     "response_format.json_schema.schema", "missing"),
     ({"logit_bias": {"x": 1}}, 400, "logit_bias", "ids"),
     ({"reasoning_effort": "xhigh"}, 400, "reasoning_effort", "serve.effort"),
+    ({"metagen": {"effort": "xhigh"}}, 400, "metagen.effort", "serve.effort"),
+    ({"model": "fast", "reasoning_effort": "low"}, 400, "reasoning_effort", "4 samples"),
     ({"stop": [""]}, 400, "stop", "''"),
-    ({"stop": 5}, 400, "stop", "5"),
+    ({"stop": 5}, 400, "stop", "a string or a list"),
 ]  # fmt: skip
 
 
@@ -308,7 +429,7 @@ def test_what_cannot_be_honoured_is_refused_by_its_name(
         got = httpx.post(f"{served.url}/chat/completions", json={**body, "stream": stream}, timeout=60)
         error = got.json()["error"]
         assert got.status_code == status, error
-        assert (error["param"] or "").startswith(param) and said in error["message"], error
+        assert error["param"] == param and said in error["message"], error
         assert set(error) == {"message", "type", "param", "code"}
 
 
@@ -409,6 +530,14 @@ def test_a_full_queue_says_when_to_come_again(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert codes.count(200) >= 3 and set(codes) == {200, 429}
+        waited = {"model": "small/one", "prompt": QUESTION, "metagen": {"budget": {"seconds": 0.05}}}
+        holding = threading.Thread(target=send)
+        holding.start()
+        until(lambda: running.server.gate.running == 1)
+        late = httpx.post(f"{running.url}/completions", json=waited, timeout=120)
+        assert late.status_code == 429 and "0.05 seconds" in late.json()["error"]["message"]
+        holding.join()
+        assert (running.server.gate.running, running.server.gate.waiting) == (0, 0)
         assert all(int(seconds) >= 1 for seconds in after if seconds) and len(
             [s for s in after if s]
         ) == codes.count(429)
@@ -507,16 +636,15 @@ def test_own_sampling_serves_the_file_whatever_clients_send(tmp_path: Path) -> N
 
 
 def test_budgets_of_request_effort_and_server_hold_together() -> None:
-    from metagen.serve.solve import _least
-
-    both = _least(Budget(generated=100, seconds=5), Budget(generated=50, calls=3))
+    both = least(Budget(generated=100, seconds=5), Budget(generated=50, calls=3))
     assert both == Budget(generated=50, calls=3, seconds=5)
-    assert _least(None, None) is None
+    assert least(None, None) is None
 
 
 def test_a_file_that_cannot_be_served_says_why(tmp_path: Path) -> None:
     from metagen.errors import ConfigError
     from metagen.serve.gate import Keys, check_host
+    from metagen.serve.solve import Service
 
     def load(**change: Any) -> Any:
         import yaml
@@ -535,6 +663,15 @@ def test_a_file_that_cannot_be_served_says_why(tmp_path: Path) -> None:
         load(serve={"prot": 1})
     with pytest.raises(ConfigError, match=r"keys\.a\.budget.*a deadline"):
         load(serve={"keys": {"a": {"env": "X", "budget": {"seconds": 5}}}})
+    unknown = load(serve={"effort": {"low": {"strategy": "majorty"}}})
+    with (
+        open_models(unknown) as models,
+        pytest.raises(ConfigError, match=r"serve\.effort\.low\.strategy = 'majorty'"),
+    ):
+        Service(models, unknown.serve)
+    odd = load(serve={"keys": {"a": {"env": "KEY"}}}).serve.keys
+    with pytest.raises(ConfigError, match="no header can carry"):
+        Keys(odd, {"KEY": "clé"})
     with pytest.raises(ConfigError, match="KEY_OF_NOBODY"):
         Keys(load(serve={"keys": {"a": {"env": "KEY_OF_NOBODY"}}}).serve.keys)
     with pytest.raises(ConfigError, match="other machines could ask"):

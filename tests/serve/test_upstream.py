@@ -59,9 +59,6 @@ def test_an_engine_that_is_down_is_said_in_the_form_of_the_api(tmp_path: Path) -
         got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
         assert got.status_code == 503 and got.json()["error"]["type"] == "service_unavailable"
         assert "127.0.0.1:9" not in got.text  # where the engines are is nobody's affair
-        with httpx.stream(
-            "POST", f"{running.url}/completions", json={**body, "stream": True}, timeout=60
-        ) as stream:
-            lines = [line for line in stream.iter_lines() if line]
-        assert "service_unavailable" in lines[0] and lines[-1] == "data: [DONE]"
+        stream = httpx.post(f"{running.url}/completions", json={**body, "stream": True}, timeout=60)
+        assert stream.status_code == 503 and stream.json()["error"]["type"] == "service_unavailable"
         assert httpx.get(f"{running.host}/ready").status_code == 200
