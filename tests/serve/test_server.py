@@ -258,6 +258,16 @@ def test_several_choices_of_a_stream(client: openai.OpenAI) -> None:
     assert texts == {choice.index: choice.message.content for choice in whole.choices}
 
 
+def test_a_chain_streams_its_last_link_as_it_comes(tmp_path: Path) -> None:
+    chain = {"kind": "system_two_attention"}
+    with serving(tmp_path, {**FILE, "strategies": {"chain": chain}, "serve": {}}) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        how = {"seed": 1, "max_tokens": 40}
+        chunks = list(ask(client, "small/chain", stream=True, **how))
+        assert len(parts(chunks, "reasoning_content")) == 1 < len(written := parts(chunks, "content"))
+        assert "".join(written) == ask(client, "small/chain", **how).choices[0].message.content
+
+
 def test_log_probabilities_are_in_streams_too(client: openai.OpenAI) -> None:
     whole = ask(client, "small/majority@4", seed=2, logprobs=True).choices[0]
     chunks = list(ask(client, "small/majority@4", seed=2, logprobs=True, stream=True))

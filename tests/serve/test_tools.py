@@ -68,6 +68,42 @@ def test_a_client_is_asked_for_its_tool_and_told_the_rest(tmp_path: Path) -> Non
         assert none.choices[0].message.content == "It is 12 + 7?."
 
 
+def test_each_call_gets_its_own_answer(tmp_path: Path) -> None:
+    """Clients may send the answers of two calls in any order: their ids say which is which."""
+
+    def call(name: str) -> dict[str, Any]:
+        return {"id": f"id-{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+    def answer(name: str) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": f"id-{name}", "content": f"said by {name}"}
+
+    async def told(asked: Asked) -> Reply:
+        names = {one["id"]: one["function"]["name"] for one in asked.body["messages"][1]["tool_calls"]}
+        said = [f"{names[turn['tool_call_id']]}: {turn['content']}" for turn in asked.body["messages"][2:]]
+        message = {"role": "assistant", "content": "; ".join(said)}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return Reply(body={"choices": choices, "usage": {"prompt_tokens": 20, "completion_tokens": 12}})
+
+    with Server(told).open() as behind, serving(tmp_path, front(behind.url, api="chat")) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        turns: list[Any] = [{"role": "user", "content": "both"}]
+        turns.append({"role": "assistant", "content": None, "tool_calls": [call("one"), call("two")]})
+        expected = "one: said by one; two: said by two"
+        for answers in ([answer("one"), answer("two")], [answer("two"), answer("one")]):
+            got = client.chat.completions.create(
+                model="through/one", messages=[*turns, *answers], tools=TOOLS
+            )
+            assert got.choices[0].message.content == expected
+        for wrong in ([answer("two")], [answer("one"), answer("three")], [answer("one"), answer("one")]):
+            with pytest.raises(openai.BadRequestError, match="one answer for each call") as refused:
+                client.chat.completions.create(model="through/one", messages=[*turns, *wrong], tools=TOOLS)
+            assert refused.value.param == "messages.2.tool_call_id"
+        with pytest.raises(openai.BadRequestError, match="one call at most"):
+            client.chat.completions.create(
+                model="through/one", messages=turns[:1], tools=TOOLS, parallel_tool_calls=False
+            )
+
+
 def test_a_model_without_a_place_for_tools_says_so(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)

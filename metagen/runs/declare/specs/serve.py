@@ -46,13 +46,13 @@ class EffortSpec(Spec):
 class ServeSpec(Spec):
     """A server of the OpenAI API, with every configuration of the grid as a model.
 
-    host: the address it listens on; any address but this machine's own needs keys. port: 0 takes a free one. keys: of
-    clients; without any, every program on this machine is served. concurrency: requests in work at a time. waiting:
-    requests that may wait; more are refused. deadline: seconds for a request. max_n: choices, and samples of a
-    strategy, at most. max_tokens: of a sample, at most. max_body: bytes of a request, at most. effort: by
-    `reasoning_effort`. own_sampling: ignores temperature and other sampling parameters of requests. aliases: other
-    names of models. origins: web pages that may send requests (CORS). exhausted: a request whose budget ends gets its
-    best answer so far, or an error.
+    host: the address it listens on; any address but this machine's own needs keys. port: 0 takes a free one. keys:
+    of clients; without any, every program on this machine is served. concurrency: requests in work at a time.
+    waiting: requests that may wait; more are refused. deadline: seconds for a request, its wait for a place
+    included. max_n: choices, and samples of a strategy, at most. max_tokens: of a sample, at most. max_body: bytes
+    of a request, at most. effort: by `reasoning_effort`. own_sampling: ignores temperature and other sampling
+    parameters of requests. aliases: other names of models. origins: web pages that may send requests (CORS).
+    exhausted: a request whose budget ends gets its best answer so far, or an error.
     """
 
     host: Filled = "127.0.0.1"
