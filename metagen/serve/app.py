@@ -185,9 +185,8 @@ class Server:
         assert isinstance(chat, AnyRequest)
         if chat.form is None:
             return self.service.jobs(chat)
-        return await asyncio.to_thread(
-            self.service.jobs, chat
-        )  # a grammar takes its time, and others have theirs
+        # Reading a grammar may take a second, in which others are answered.
+        return await asyncio.to_thread(self.service.jobs, chat)
 
     async def _stream(
         self, request: Request, place: Place, form: AnyForm, asked: Common, jobs: list[Job], limit: Account | None,

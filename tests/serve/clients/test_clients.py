@@ -98,7 +98,7 @@ def run(program: list[str], served: Served, model: str) -> dict[str, Any]:
     with_what = "node" if file.endswith(".cjs") else sys.executable
     command = [with_what, str(HERE / file), served.url, model, str(served.problems), *rest]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, env=environment(),
+        command, capture_output=True, text=True, timeout=540, check=False, env=environment(),
         cwd=served.problems.parent,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"

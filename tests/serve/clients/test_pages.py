@@ -40,7 +40,7 @@ def test_a_program_of_the_page_runs(served: str, block: Block, tmp_path: Path) -
     program = block.text.replace(ADDRESS, served)
     command = ["node", "-e", program] if script else [sys.executable, "-c", program]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment(), check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=540, env=environment(), check=False
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     # It prints an answer, or an accuracy.
