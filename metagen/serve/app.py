@@ -57,7 +57,6 @@ def make_app(
     server = Server(Service(models, spec, observe), Keys(spec.keys) if keys is None else keys)
     server.add_routes(app)
     app.state.server = server
-    app.add_middleware(BodyLimit, most=spec.max_body)
     if spec.origins:
         app.add_middleware(  # clients send headers of their own, such as X-Stainless-Lang
             CORSMiddleware, allow_origins=list(spec.origins), allow_methods=["GET", "POST"], allow_headers=["*"],
@@ -156,7 +155,7 @@ class Server:
             self.keys.count(client)
             if self.draining:
                 raise ApiError(503, "this server is about to end", code="draining", retry=1)
-            asked = parse(kind, await _json(request), request.headers)
+            asked = parse(kind, await _json(request, self.service.spec.max_body), request.headers)
             jobs = await self._jobs(asked)
             _check_quota(client)
             model, form = jobs[0].model, _form(asked)
@@ -350,17 +349,24 @@ async def _with_beats(chunks: AsyncGenerator[dict[str, Any]]) -> Chunks:
         await chunks.aclose()
 
 
-async def _json(request: Request) -> Any:
+async def _json(request: Request, most: int) -> Any:
+    """What the body of a request says. most: bytes, beyond which no more are read."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(
             415, f"Content-Type is {kind!r:.80}; expected application/json", code="unsupported_media_type"
         )
+    body, size = bytearray(), int(request.headers.get("content-length", 0))
     try:
         async with asyncio.timeout(BODY):
-            body = await request.body()
+            parts = request.stream()
+            while size <= most and (part := await anext(parts, None)) is not None:
+                body += part
+                size = max(size, len(body))
     except TimeoutError:
         raise ApiError(408, f"the body did not arrive within {BODY:g} seconds", code="timeout") from None
+    if size > most:
+        raise ApiError(413, f"the body has more than {most:,} bytes", code="body_too_large")
     return read_json(body)
 
 
@@ -392,47 +398,6 @@ async def _say_http(request: Request, error: Exception) -> Response:
 
 async def _say_fault(request: Request, error: Exception) -> Response:
     return JSONResponse(_FAULT.body, 500)
-
-
-class BodyLimit:
-    """Refuses bodies beyond so many bytes, before they are in memory."""
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], most: int) -> None:
-        self._app, self._most = app, most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self._most:
-            await self._refuse(scope, receive, send)
-            return
-        seen, began = 0, False
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._most:
-                raise ApiError(413, f"the body has more than {self._most:,} bytes", code="body_too_large")
-            return message
-
-        async def noted(message: Message) -> None:
-            nonlocal began
-            began = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted, noted)
-        except ApiError:
-            if began:
-                raise
-            await self._refuse(scope, receive, send)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = ApiError(413, f"the body has more than {self._most:,} bytes", code="body_too_large")
-        await JSONResponse(error.body, error.status)(scope, receive, send)
 
 
 # -- documentation -------------------------------------------------------------------------------------

@@ -263,7 +263,7 @@ class CompletionRequest(Request):
         return super().sampling()
 
 
-def read_json(body: bytes) -> Any:
+def read_json(body: bytes | bytearray) -> Any:
     """The JSON of a body. ApiError for what is none, and for what has two meanings: a field that is given twice."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
