@@ -74,7 +74,7 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 	@$(VENV)-vllm/bin/metagen models fetch smollm2-135m || echo "The tests with the real model are skipped"
 	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py tests/generators/vllm $(ARGS)
 
-clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB)
+clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB; 7 with CUDA)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
 	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) \
 	  tests/tasks/test_lm_eval.py $(ARGS)
@@ -134,7 +134,7 @@ $(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
 
 # The client for JavaScript comes too where there is npm; its test is skipped elsewhere, and says so.
 $(VENV)-clients/installed: pyproject.toml Makefile | $(BIN)/pip
-	@echo "Installing clients and harnesses into $(VENV)-clients (2.5 GB)"
+	@echo "Installing clients and harnesses into $(VENV)-clients (2.5 GB; 7 if torch comes with CUDA)"
 	@$(BIN)/python -m venv $(VENV)-clients
 	@$(VENV)-clients/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 	  $(CLIENTS) --editable '.[grammar,openai,serve,torch]' httpx hypothesis 'openai>=2' pytest
