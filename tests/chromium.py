@@ -51,4 +51,5 @@ def opened(
     tab.on("request", lambda r: None if r.url.startswith(reaches) else noise.append(r.url))
     yield tab
     context.close()
-    assert not [line for line in noise if not (missing and "404" in line)]
+    heard = [line for line in noise if not (missing and "404" in line)]
+    assert not heard, heard
