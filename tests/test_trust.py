@@ -316,16 +316,12 @@ def test_no_model_and_no_checkpoint_brings_code() -> None:
     assert not [at for at, call in numpy if says(call, "allow_pickle", True)]
 
 
-#: Studies are run by another command; the others are experiments.
-STUDIES = ("frontier.yaml", "recorded_study.yaml")
-
-
 @pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_a_user_who_trusts_nothing_can_look_at_every_example(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("METAGEN_TRUST", raising=False)
     monkeypatch.chdir(ROOT)
-    command = "study" if file.name in STUDIES else "run"
+    command = "study" if "\nstudy:" in file.read_text("utf-8") else "run"
     done = CliRunner().invoke(app, [command, str(file), "--dry-run"])
     assert done.exit_code == 0, done.output
