@@ -22,7 +22,7 @@ from metagen.runs.directory import Cell, RunDirectory, State
 from metagen.runs.page import figure, report
 from metagen.runs.table import costs
 from metagen.runs.table.problem import choose
-from metagen.runs.table.tables import TableWriter
+from metagen.runs.table.tables import TableWriter, read
 from metagen.runs.work import build, runner
 from metagen.sequence import Prompt, Sequence
 
@@ -116,6 +116,9 @@ def test_the_files_hold_what_was_measured(pooled: tuple[State, Results, RunDirec
     state, results, directory = pooled
     results.write(directory.root)
     table = pq.read_table(directory.root / "configurations.parquet").to_pylist()
+    for derived in ("configurations", "levels"):
+        path = directory.root / f"{derived}.parquet"
+        assert read(path, ["accuracy"]).equals(pq.read_table(path, columns=["accuracy"]))
     assert [row["configuration"] for row in table] == [line.name for line in state.lines]
     assert (directory.root / "levels.csv").read_text().count("\n") == 1 + len(state.lines) * 3
     for row in table:
