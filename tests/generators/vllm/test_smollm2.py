@@ -36,7 +36,7 @@ def directory() -> Path:
     return fetch_or_skip(BASE)
 
 
-@pytest.fixture(scope="module", params=["directory", BASE, SOLVER])
+@pytest.fixture(scope="module", params=["directory", SOLVER])
 def engines(
     request: pytest.FixtureRequest, directory: Path, small: dict[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
