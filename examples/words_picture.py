@@ -44,12 +44,10 @@ def draw(curves: list[dict[str, Any]]) -> Figure:
             va="center", fontsize=8.5,
         )  # fmt: skip
     for strategy, label in POINTS.items():
-        found = (
-            curves[(curves.model == "solver") & (curves.strategy == strategy)].sort_values("flops").iloc[-1]
-        )
-        axes.plot(found.flops, found.accuracy, "x", color="#555555", markersize=5)
+        place = points(curves, "solver", strategy)[-1][:2]
+        axes.plot(*place, "x", color="#555555", markersize=5)
         axes.annotate(
-            label, (found.flops, found.accuracy), (0, -9), textcoords="offset points", color="#555555",
+            label, place, (0, -9), textcoords="offset points", color="#555555",
             ha="center", fontsize=7.5,
         )  # fmt: skip
     axes.set_xscale("log")
