@@ -30,7 +30,14 @@ def process(folder: Path, *arguments: str, **change: Any) -> Iterator[tuple[subp
     path.write_text(yaml.safe_dump({**FILE, **change}), "utf-8")
     command = [sys.executable, "-m", "metagen.cli", "serve", str(path), "--port", "0", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment) as running:
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # whatever these tests run under
+    ) as running:
         assert running.stderr is not None
         try:
             said = ""

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,25 @@ from metagen.cli import app
 from tests.view.conftest import Runs
 
 
+@contextmanager
+def viewer(runs: Runs, hangup: signal.Handlers) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own. hangup: what it inherits for SIGHUP, whatever these tests run under."""
+    command = [sys.executable, "-m", "metagen.cli", "view", str(runs.root), "--port", "0", "--no-open"]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_serves_runs_until_a_signal_ends_it(runs: Runs, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "metagen.cli", "view", str(runs.root), "--port", "0", "--no-open"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with viewer(runs, signal.SIG_DFL) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/", said)
@@ -32,13 +49,7 @@ def test_it_serves_runs_until_a_signal_ends_it(runs: Runs, number: signal.Signal
 
 
 def test_under_nohup_a_terminal_that_closes_does_not_end_it(runs: Runs) -> None:
-    command = [sys.executable, "-m", "metagen.cli", "view", str(runs.root), "--port", "0", "--no-open"]
-    with subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    ) as process:
+    with viewer(runs, signal.SIG_IGN) as process:
         assert process.stderr is not None
         address = process.stderr.readline().split()[2].rstrip(";")
         process.send_signal(signal.SIGHUP)
