@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-#: What a piece may be: not begun or cut off; all tasks done; something failed; what it needs is not here.
+#: States of a piece: not begun or cut off; all tasks done; something failed; what it needs is not here.
 OPEN, DONE, FAILED, MISSING = "open", "done", "failed", "missing"
 
 

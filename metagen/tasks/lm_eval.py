@@ -73,7 +73,7 @@ class LMEvalTask(Task):
             found = _load(task, include_path)
             instances = _build(found, num_fewshot, seed, limit, form != "text", system)
         self._measure = Measure.of(found, filter, metric)
-        #: Stop strings, for generators. What follows the first of them is never read.
+        #: Stop strings, for generators. Text behind the first of them is never read.
         self.stop = self._measure.until
         self._documents = {f"{task}/{one.doc_id}": one.doc for one in instances}
         pairs = zip(self._documents, instances, strict=True)

@@ -18,7 +18,7 @@ from metagen.values import Count, Positive, Text, show
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.rules import Rule, answer_rule
 
-#: What a task does in its runtime, before and after the agent works there.
+#: Hooks of a task in its runtime, before and after the agent works there.
 HOOKS: Final = ("setup", "finalize", "stage_verifier")
 
 

@@ -1,6 +1,6 @@
 """The tables of a run without an end, made bit by bit: a problem is replayed anew only where the journal has grown.
 
-`unfinished.tables` makes all of them at once, as a report needs it. Who looks again and again asks here.
+`unfinished.tables` makes all of them at once, as a report needs it. Callers that look again and again ask here.
 """
 
 from __future__ import annotations
