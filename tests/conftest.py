@@ -13,6 +13,8 @@ from hypothesis import settings
 
 # Experiment files of tests name modules that tests write, in directories of their own; see `test_trust.py`.
 os.environ["METAGEN_TRUST"] = "1"
+# Steps are compiled before the tests, and in no other cache.
+os.environ.setdefault("METAGEN_COMPILED", "ready")
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -24,6 +26,15 @@ _resident = 0
 _C = ctypes.CDLL(None)
 #: Beginnings of the names of files that one process runs: a cluster of Ray, and models that are trained in a session.
 TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the steps of the torch engine once, before the processes begin that share them."""
+    if not hasattr(config, "workerinput") and os.environ["METAGEN_COMPILED"] == "ready":
+        from metagen.generators.compiled.build import build
+
+        if reason := build():
+            print(f"Steps are not compiled, and their tests are skipped: {reason}", file=sys.stderr)
 
 
 @pytest.fixture(scope="session")

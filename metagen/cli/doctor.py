@@ -34,6 +34,7 @@ import metagen
 from metagen.cli import models
 from metagen.errors import MetagenError, install
 from metagen.generators import tiny
+from metagen.generators.compiled import build
 from metagen.generators.models import sources
 from metagen.generators.openai.keys import redact
 from metagen.journal import SQLiteJournal
@@ -62,6 +63,8 @@ MANAGERS = {
     "pacman": "sudo pacman -S",
     "brew": "brew install",
 }
+#: How the states of the torch engine's compiled steps read.
+STEPS: dict[str, Status] = {"ready": "ok", "building": "ok", "failed": "fault", "none": "note"}
 #: Bytes that a run should find free.
 ROOM = 1e9
 #: File systems that other machines write too: SQLite's locks cannot be relied upon there.
@@ -321,6 +324,9 @@ def _machine() -> Iterator[Check]:
         yield Check("Machine", "GPU", "ok", gpu)
     if not _gpus():
         yield Check("Machine", "GPU", "note", "none found; models run on the processor")
+    if _version("torch") is not None:
+        state, told = build.state()
+        yield Check("Machine", "steps", STEPS[state], f"{state}; {told}")
 
 
 def _memory() -> str:

@@ -41,6 +41,17 @@ def test_this_machine_is_ready_and_says_what_it_has(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())  # nothing is left behind
 
 
+@pytest.mark.parametrize(("state", "status"), sorted(doctor.STEPS.items()))
+def test_the_state_of_compiled_steps_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, status: str
+) -> None:
+    monkeypatch.setattr(doctor.build, "state", lambda: (state, "install g++"))
+    found = doctor.examine(tmp_path)
+    (steps,) = [check for check in found.checks if check.name == "steps"]
+    assert (steps.status, steps.found) == (status, f"{state}; install g++")
+    assert found.ready  # engines run without them
+
+
 def test_it_is_fast_and_imports_no_torch() -> None:
     code = (
         "import sys; from metagen.cli import doctor; doctor.examine(); "

@@ -121,6 +121,12 @@ class TestTorchEngine(EngineLaws):
         return TorchEngine("tiny-0.1m", threads=1)
 
 
+class TestTorchEngineWithoutCompiledSteps(TestTorchEngine):
+    @pytest.fixture(autouse=True)
+    def by_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("METAGEN_COMPILED", "off")
+
+
 class TestGeneratorOfAnEngine(GeneratorLaws):
     begun = "ab"
 

@@ -155,6 +155,11 @@ class RowParams:
         """Whether any row has an adapter that comes after the penalties."""
         return not self.used.isdisjoint(_SHAPING)
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether nothing but temperatures shapes what is drawn, and nothing is asked for but the tokens."""
+        return self.used <= {"temperature"}
+
     @property
     def mirostat(self) -> bool:
         """Whether any row's cut follows the surprise of what it has drawn."""

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from metagen.generators.torch import compiled
 from metagen.generators.torch.adapters import mirostat, surprise, truncate
 from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
-from metagen.generators.torch.models.formulas import without_ruled_out
+from metagen.generators.torch.models.formulas import LEAST, without_ruled_out
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.send import send
 from metagen.sequence import MOST_CONFIDENT
@@ -74,6 +75,12 @@ def draw(
     allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others. history: what came
     before, needed where `params.remembers`.
     """
+    if allowed is None and history is None and params.plain:
+        found = compiled.draw(logits, u, params.own("temperature"), NEAR, -LEAST / 2)
+        if found is not None:
+            tokens, logprobs, near, bad = found
+            none = np.zeros(len(tokens), np.bool_)
+            return Draw(tokens.astype(np.int64), logprobs, bad != 0, near != 0, none)
     at_once = max(1, CACHED // logits.shape[1])
     together = allowed is not None or history is not None or params.mirostat
     if len(logits) > at_once and logits.device.type == "cpu" and not together:

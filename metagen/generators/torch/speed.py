@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from metagen.errors import UnsupportedError
+from metagen.generators.compiled import build
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.torch.engine import TorchEngine
 from metagen.generators.torch.numbers import multiplies_bfloat16
@@ -75,6 +76,8 @@ def measure(model: str, told: Callable[[str], None] = lambda _: None) -> Speed:
                 f"{model!r} runs on {engine.device}, where threads are of no account; --speed is for CPUs"
             )
         usual = str(engine.dtype)[6:], None, engine.threads
+    told("the steps, which are compiled first")
+    build.build()
     formats: list[tuple[str, str | None]] = [("float32", None)]
     if multiplies_bfloat16() or usual[0] == "bfloat16":
         formats.append(("bfloat16", None))

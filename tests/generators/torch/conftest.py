@@ -21,6 +21,8 @@ from transformers import (
     Qwen3Config,
 )
 
+from metagen.generators.compiled import build
+from metagen.generators.compiled.build import extension
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.kv.segments import KVSegment
 
@@ -39,6 +41,8 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2,
 }  # fmt: skip
 
+#: A size of heads that steps are compiled for.
+COMPILED: dict[str, Any] = {"head_dim": 16}
 
 #: Architectures that run through transformers, and what their configurations need besides the sizes.
 OTHERS: dict[str, dict[str, Any]] = {
@@ -88,13 +92,13 @@ def config(kind: str, vocab: int, **changes: Any) -> PretrainedConfig:
             "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 128, "rope_theta": 10000.0,
         }  # fmt: skip
-        return LlamaConfig(**sizes, rope_parameters=rope, attention_bias=True, mlp_bias=True)
+        return LlamaConfig(**{**COMPILED, **sizes}, rope_parameters=rope, attention_bias=True, mlp_bias=True)
     if kind == "qwen3":
-        return Qwen3Config(**{**sizes, "head_dim": 16}, tie_word_embeddings=True)
+        return Qwen3Config(**{**sizes, **COMPILED}, tie_word_embeddings=True)
     if kind in OTHERS:
         return AutoConfig.for_model(kind, **{**sizes, **OTHERS[kind]})
     made = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}[kind]
-    return made(**sizes)
+    return made(**{**COMPILED, **sizes})
 
 
 def make_model(path: Path, kind: str = "llama", seed: int = 0, **changes: Any) -> Path:
@@ -149,3 +153,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(KVSegment, "__init__", record)
     return count
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Compiled steps, and those of torch: what is opened in the test runs by these."""
+    if request.param == "compiled" and extension() is None:
+        pytest.skip(f"no compiled steps here: {build.state()[1]}")
+    monkeypatch.setenv(build.SETTING, "ready" if request.param == "compiled" else "off")
+    return str(request.param)

@@ -15,6 +15,8 @@ from metagen.generators.torch.kv.slots import IN_PLACE
 from metagen.generators.torch.kv.store import store_tokens
 from metagen.generators.torch.models.llama import LlamaModel
 
+pytestmark = pytest.mark.usefixtures("steps")
+
 TEXT = np.random.default_rng(0).integers(5, 300, 900)
 
 

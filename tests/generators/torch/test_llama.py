@@ -19,6 +19,8 @@ from metagen.generators.torch.models import loading
 from metagen.generators.torch.models.loading import Place
 from tests.generators.torch.conftest import OTHERS
 
+pytestmark = pytest.mark.usefixtures("steps")
+
 CPU = torch.device("cpu")
 #: Architectures that `llama.py` computes.
 OURS = ["llama", "llama3", "mistral", "qwen2", "qwen3"]

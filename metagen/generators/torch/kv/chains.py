@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from metagen.generators.torch.kv import segments as in_place
@@ -202,6 +203,35 @@ class Chains:
             reads[members] = True
             read_by(segment, np.flatnonzero(reads[owner]))
         return Prefixes(found, shared)
+
+    def located(self, rows: Ints) -> tuple[Tensor, Tensor, Tensor, list[KVSegment]]:
+        """What `rows` [R] read: `order`, `groups`, `pieces` and `segments` of a `Located`.
+
+        A piece: the address of its keys; the numbers from one layer to the next, from keys to values, from one head to
+        the next, and from one token to the next; and how many tokens it has.
+        """
+        alike: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+        for i, row in enumerate(rows.tolist()):
+            self._renew(row)
+            key = tuple(map(id, self.in_place[row])), tuple(self.slots_of(row).tolist())
+            alike.setdefault(key, []).append(i)
+        groups: list[tuple[int, int, int, int]] = []
+        segments: list[KVSegment] = []
+        order: list[int] = []
+        for (_, slots), members in alike.items():
+            read = [*map(self.slots.segment, slots), *self.in_place[int(rows[members[0]])]]
+            groups.append((len(order), len(order) + len(members), len(segments), len(segments) + len(read)))
+            order += members
+            segments += read
+        pieces = np.zeros((len(segments), 6), np.int64)
+        for piece, segment in zip(pieces, segments, strict=True):
+            piece[:] = segment.kv.data_ptr(), *segment.kv.stride()[:4], len(segment)
+        return (
+            torch.from_numpy(np.array(order, np.int64)),
+            torch.from_numpy(np.array(groups, np.int64).reshape(-1, 4)),
+            torch.from_numpy(pieces),
+            segments,
+        )
 
     def read(
         self, prefixes: Prefixes, layer: int, q: Tensor, out: Tensor, weight: Tensor

@@ -44,7 +44,7 @@ class Regions:
         self._capacities = np.array([*capacities, self.capacity])
         sizes = places * self._capacities * layout.kv_heads
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
-        flat = layout.zeros(layout.layers, 2, int(self._starts[-1]), layout.head_dim)
+        self.flat = flat = layout.zeros(layout.layers, 2, int(self._starts[-1]), layout.head_dim)
         self._layers = [(flat[i, 0], flat[i, 1]) for i in range(layout.layers)]
         self.all = [
             Region(flat, int(start), n, layout.kv_heads, int(c))
@@ -64,6 +64,12 @@ class Regions:
         first = self.place[rows][:, None] * heads + np.arange(heads)
         target: Ints = (self._starts[region] + at)[:, None] + first * self._capacities[region][:, None]
         return target.ravel()
+
+    def tails(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Where the tails of `rows` [n] begin among the places of a layer, and the places of each of their heads."""
+        region = self.region[rows]
+        capacity = self._capacities[region]
+        return self._starts[region] + self.place[rows] * self._layout.kv_heads * capacity, capacity
 
     def write(self, layer: int, target: Tensor, k: Tensor, v: Tensor) -> None:
         """Put k, v [N, kv_heads, d] there."""

@@ -46,6 +46,23 @@ class Batch:
     prefixes: Prefixes
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One extension, as `compiled` sees it: where each row of it writes, and what it reads.
+
+    table: [R, 6]: of each row its first flat token, the number of its tokens, the place of the first in the row, the
+    tokens in its tail before, and where its tail begins and how long it may be, in tokens. order: [R], rows of the
+    same prefix side by side. groups: [G, 4]: from and to in `order`, and from and to in `pieces` [P, 6]
+    (`Chains.located`). segments: what the pieces lie in.
+    """
+
+    table: Tensor
+    order: Tensor
+    groups: Tensor
+    pieces: Tensor
+    segments: list[KVSegment]
+
+
 class KVStore:
     """Each row's chain and tail.
 
@@ -59,6 +76,7 @@ class KVStore:
         self._decoding = decoding
         self._remembered: tuple[int, Prefixes] | None = None
         self._newest: Batch | None = None
+        self._located: Located | None = None
         #: Of each row: the end of its chain, which its tail begins with instead.
         self._taken: list[tuple[KVSegment, ...]] = [()] * rows
 
@@ -84,7 +102,7 @@ class KVStore:
 
     def truncate(self, row: int, length: int) -> None:
         """Segments before the cut stay in place; what is left of the one that it goes through is copied."""
-        self._newest = None
+        self._newest = self._located = None
         base = int(self._chains.length[row])
         if self._taken[row] and length < base + sum(map(len, self._taken[row])):
             self._put_back(row)
@@ -158,7 +176,7 @@ class KVStore:
 
     def _forget(self) -> None:
         """What the newest batch found is no longer so."""
-        self._remembered = self._newest = None
+        self._remembered = self._newest = self._located = None
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -187,6 +205,39 @@ class KVStore:
         )
         self._newest = batch if steady else None
         return batch
+
+    def locate(self, rows: Ints, counts: Ints | None) -> Located:
+        """As `begin`, for the compiled blocks, which read the flat tokens in the order of the caller."""
+        steady = counts is None and bool((rows == np.arange(len(rows))).all())
+        if steady and (located := self._go_on(len(rows))) is not None:
+            return located
+        counts = np.ones(len(rows), np.int64) if counts is None else counts
+        self._make_room(rows, counts)
+        old = self._regions.length[rows]
+        begins, capacities = self._regions.tails(rows)
+        columns = (
+            np.cumsum(counts) - counts,
+            counts,
+            self._chains.length[rows] + old,
+            old,
+            begins,
+            capacities,
+        )
+        self._regions.length[rows] += counts
+        located = Located(torch.from_numpy(np.stack(columns, 1)), *self._chains.located(rows))
+        self._located = located if steady else None
+        return located
+
+    def _go_on(self, n: int) -> Located | None:
+        """As `_next`."""
+        newest, regions = self._located, self._regions
+        if newest is None or len(newest.table) != n or regions.full(n):
+            return None
+        if not all(segment.whole for segment in newest.segments):
+            return None
+        regions.length[:n] += 1
+        newest.table[:, 2:4] += 1
+        return newest
 
     def _next(self, n: int) -> Batch | None:
         """The batch behind the newest, where n rows go on as they did: everything is one place further."""
@@ -227,6 +278,11 @@ class KVStore:
         return found
 
     # -- attention -------------------------------------------------------------------------------
+
+    @property
+    def tails(self) -> Tensor:
+        """[layers, 2, places, head_dim]: all tails."""
+        return self._regions.flat
 
     def attend(self, batch: Batch, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Append k, v [N, kv_heads, d] and return what q [N, heads, d] reads, [N, heads * d]."""

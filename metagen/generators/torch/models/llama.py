@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import adapter_of
+from metagen.generators.torch.compiled import Blocks
 from metagen.generators.torch.kv.segments import KVLayout
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
@@ -108,6 +109,7 @@ class LlamaModel:
         self._kv = kv = KVStore(layout, self.rows, batch, capacities)
         self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
         self.save, self.close, self.spill = kv.save, kv.close, kv.spill
+        self._blocks = Blocks(config, self._layers, self._turns)
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
 
@@ -115,9 +117,25 @@ class LlamaModel:
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
     ) -> Tensor:
         """As `LanguageModel.extend`: float32 [len(wanted), vocab]."""
-        batch = self._kv.begin(rows, counts)
         if wanted is None and counts is not None:
             wanted = counts.cumsum() - 1
+        if (blocks := self._blocks.ready()) is not None:
+            x = self._embedding[send(tokens, self.device)]
+            at = self._kv.locate(rows, counts)
+            blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces)
+        else:
+            x, wanted = self._by_layers(rows, tokens, counts, wanted)
+        if wanted is not None:
+            x = x[send(wanted, self.device)]
+        x = self._norm_by(x, self._norm)
+        self.hidden = x.float() if self.keeps_hidden else None
+        return self.head(x)
+
+    def _by_layers(
+        self, rows: Ints, tokens: Ints, counts: Ints | None, wanted: Ints | None
+    ) -> tuple[Tensor, Ints | None]:
+        """The tokens [N, width] behind all blocks, in the order of the batch, and which of them are wanted."""
+        batch = self._kv.begin(rows, counts)
         if batch.order is not None:
             tokens, back = tokens[batch.order], np.argsort(batch.order)
             wanted = back if wanted is None else back[wanted]
@@ -125,11 +143,7 @@ class LlamaModel:
         turns = self._turns[batch.position][:, None]
         for i, layer in enumerate(self._layers):
             x = self._block(x, i, layer, turns, batch)
-        if wanted is not None:
-            x = x[send(wanted, self.device)]
-        x = self._norm_by(x, self._norm)
-        self.hidden = x.float() if self.keeps_hidden else None
-        return self.head(x)
+        return x, wanted
 
     def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
         c = self.config

@@ -1,0 +1,227 @@
+"""Compile the steps once for a machine, in the background, and load them when they are there.
+
+METAGEN_COMPILED: `auto` compiles where nothing is compiled yet; `ready` uses only what is; `off` uses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from metagen.errors import InputError
+from metagen.generators.models.sources import cache_directory
+from metagen.logs import logger
+
+_LOG = logger(__name__)
+SETTING, SETTINGS = "METAGEN_COMPILED", ("auto", "ready", "off")
+#: Seconds between two looks whether something has been compiled, and after which a build that has left nothing is
+#: taken for lost.
+LOOK, LOST = 0.5, 900.0
+OPTIONS = (
+    "-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared",
+)  # fmt: skip
+MODULE = "metagen_compiled"
+_HERE = Path(__file__).parent
+_loading = threading.Lock()
+_loaded: Any = None
+_looked = -LOOK
+
+
+def setting() -> str:
+    """Raises InputError for what is no setting."""
+    found = os.environ.get(SETTING, "auto")
+    if found not in SETTINGS:
+        raise InputError(f"{SETTING}={found!r}; set it to one of {', '.join(SETTINGS)}")
+    return found
+
+
+def extension() -> Any | None:
+    """The compiled steps, once they are there; None before, and where there are none."""
+    global _looked, _loaded
+    if setting() == "off":
+        return None
+    with _loading:  # a module that is loaded twice registers its classes twice, which is an error
+        if _loaded is None and time.monotonic() >= _looked + LOOK:
+            _looked = time.monotonic()
+            if (file := library()).exists():
+                _loaded = _load(file)
+        return _loaded
+
+
+def begin() -> None:
+    """Compile in the background, unless it is done, under way, has failed before, or is not wanted.
+
+    The compiler outlives this process, so that short runs get somewhere. It runs at a low priority, and takes a minute
+    of one core at most.
+    """
+    file = library()
+    if setting() != "auto" or file.exists() or _failure(file).exists() or not (command := _command(file)):
+        return
+    if not _claim(file):
+        return
+    subprocess.run(
+        ["sh", "-c", f"( {command} ) &"], stdin=subprocess.DEVNULL, check=False, start_new_session=True
+    )
+
+
+def build() -> str | None:
+    """Compile now, and wait for it. Why it did not work; None if it did."""
+    file = library()
+    if file.exists():
+        return None
+    if not (command := _command(file)):
+        return _missing()
+    _failure(file).unlink(missing_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
+    return None if file.exists() else _reason(file)
+
+
+def state() -> tuple[Literal["ready", "building", "failed", "none"], str]:
+    """Where things stand, with the file of it, or why there is none."""
+    file = library()
+    if file.exists():
+        return "ready", str(file)
+    if _failure(file).exists():
+        return "failed", _reason(file)
+    if _is_claimed(file):
+        return "building", str(file)
+    return "none", _missing() or "it is compiled when a model is first opened"
+
+
+@cache
+def _sources() -> tuple[Path, ...]:
+    return tuple(sorted(file for file in _HERE.iterdir() if file.suffix in (".h", ".cpp")))
+
+
+@cache
+def _key() -> str:
+    """Of what decides about the machine code: the sources, torch, Python and the processor."""
+    content = hashlib.sha256()
+    for file in _sources():
+        content.update(file.read_bytes())
+    libraries = importlib.metadata.version("torch"), sysconfig.get_config_var("SOABI")
+    content.update(repr((libraries, _processor(), OPTIONS)).encode())
+    return content.hexdigest()[:24]
+
+
+def _processor() -> str:
+    """What instructions it has, as far as the system says."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8", "replace").splitlines() if file.exists() else []
+    told = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{platform.machine()} {' '.join(sorted(told.split()))}"
+
+
+def library() -> Path:
+    """Where the compiled steps of this machine lie, or will."""
+    return cache_directory() / "compiled" / f"{_key()}.so"
+
+
+def _failure(file: Path) -> Path:
+    return file.with_suffix(".failed")
+
+
+def _reason(file: Path) -> str:
+    """What the compiler said of its first error."""
+    try:
+        lines = _failure(file).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return "the compiler left nothing"
+    return next(
+        (line for line in lines if "error" in line), " ".join(lines[:1]) or "the compiler left nothing"
+    )
+
+
+def _compiler() -> str | None:
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def _missing() -> str | None:
+    """What a build needs and this machine does not have."""
+    if sys.platform != "linux":
+        return f"steps are compiled on Linux, not on {sys.platform}"
+    if _compiler() is None:
+        return (
+            "there is no C++ compiler; install g++ (Debian: apt-get install g++) for faster steps on the CPU"
+        )
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        return "Python's headers are missing; install python3-dev for faster steps on the CPU"
+    return None
+
+
+def _command(file: Path) -> str | None:
+    """A line for a shell, which leaves the library or what the compiler said; None where it cannot work."""
+    if _missing():
+        return None
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    root = Path(spec.origin).parent
+    unfinished, said, claim = (
+        file.with_suffix(f".{suffix}") for suffix in (f"{os.getpid()}.so", "log", "claim")
+    )
+    includes = [root / "include", root / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]]
+    command = [
+        "nice", "-n", "10", str(_compiler()), *OPTIONS, f"-DEXTENSION={MODULE}",
+        *(word for path in includes for word in ("-isystem", str(path))),
+        str(_HERE / "extension.cpp"), "-o", str(unfinished),
+        f"-L{root / 'lib'}", *(f"-l{name}" for name in ("c10", "torch_cpu", "torch", "torch_python")),
+    ]  # fmt: skip
+    line, new, old, log, mine = (
+        shlex.join(command), *(shlex.quote(str(path)) for path in (unfinished, file, said, claim))
+    )  # fmt: skip
+    failed = shlex.quote(str(_failure(file)))
+    return (
+        f"{line} >/dev/null 2>{log} && mv {new} {old} && rm -f {log} || mv {log} {failed}; rm -f {new} {mine}"
+    )
+
+
+def _claim(file: Path) -> bool:
+    """Whether the build is this process's to do."""
+    claim = file.with_suffix(".claim")
+    try:
+        claim.parent.mkdir(parents=True, exist_ok=True)
+        if not _is_claimed(file):
+            claim.unlink(missing_ok=True)
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        _LOG.warning("steps cannot be compiled", extra={"directory": str(claim.parent), "error": str(error)})
+        return False
+    return True
+
+
+def _is_claimed(file: Path) -> bool:
+    try:
+        return time.time() - file.with_suffix(".claim").stat().st_mtime < LOST
+    except OSError:
+        return False
+
+
+def _load(file: Path) -> Any | None:
+    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(file))
+    spec = importlib.util.spec_from_file_location(MODULE, file, loader=loader)
+    assert spec is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except ImportError as error:
+        _LOG.warning("compiled steps cannot be loaded", extra={"file": str(file), "error": str(error)})
+        return None
+    return module

@@ -1,0 +1,19 @@
+// What Python sees of the compiled steps (`compiled/build.py` compiles this file).
+
+#include <torch/csrc/utils/pybind.h>
+
+#include "blocks.h"
+#include "draw.h"
+
+PYBIND11_MODULE(EXTENSION, module) {
+    namespace py = pybind11;
+    using namespace metagen;
+    py::class_<Matrix>(module, "Matrix")
+        .def(py::init<Optional, Optional, Optional, int64_t, Optional, Optional>());
+    py::class_<Layer>(module, "Layer")
+        .def(py::init<Tensor, Matrix, Optional, Matrix, Tensor, Matrix, Matrix>());
+    py::class_<Blocks>(module, "Blocks")
+        .def(py::init<int64_t, int64_t, int64_t, double, Tensor, std::vector<Layer>>())
+        .def("run", &Blocks::run, py::call_guard<py::gil_scoped_release>());
+    module.def("draw", &draw, py::call_guard<py::gil_scoped_release>());
+}

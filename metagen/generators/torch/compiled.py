@@ -1,0 +1,95 @@
+"""The blocks of a model, and draws, by the compiled steps, where these are there and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.generators.compiled.build import begin, extension
+from metagen.generators.torch.models.checkpoint import LlamaConfig
+from metagen.generators.torch.models.linear import Linear, Packed, Plain
+from metagen.generators.torch.models.low_rank import LowRank
+
+if TYPE_CHECKING:
+    from metagen.generators.torch.models.llama import Layer
+
+#: Dimensions of a head that are compiled, and numbers that are computed side by side.
+HEADS, LANES = frozenset((16, 32, 64, 80, 96, 128, 256)), 16
+
+
+class Blocks:
+    """The blocks of a Llama-like model; what fits is compiled in the background, if it is not yet.
+
+    turns: [context, head_dim / 2] complex, the rotation of each position.
+    """
+
+    def __init__(self, config: LlamaConfig, layers: Sequence[Layer], turns: Tensor) -> None:
+        self._config, self._layers, self._turns = config, layers, turns
+        self._made: Any = None
+        first = layers[0].norm
+        sizes = config.width % LANES or config.ff % LANES
+        self._fits = (
+            first.device.type == "cpu"
+            and first.dtype in (torch.float32, torch.bfloat16)
+            and config.head_dim in HEADS
+            and not sizes
+            and all(_fits(one) for layer in layers for one in (layer.qkv, layer.out, layer.up, layer.down))
+        )
+        if self._fits:
+            begin()
+
+    def ready(self) -> Any | None:
+        """The compiled blocks, as soon as they are there."""
+        if self._made is None and self._fits and (module := extension()) is not None:
+            c = self._config
+            layers = [
+                module.Layer(
+                    one.norm, _matrix(module, one.qkv), one.qk_norm, _matrix(module, one.out), one.mlp_norm,
+                    _matrix(module, one.up), _matrix(module, one.down),
+                )
+                for one in self._layers
+            ]  # fmt: skip
+            turns = torch.view_as_real(self._turns).flatten(1).contiguous()
+            self._made = module.Blocks(c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers)
+        return self._made
+
+
+def _fits(one: Linear) -> bool:
+    base = one.base if isinstance(one, LowRank) else one
+    return isinstance(base, Packed) or (isinstance(base, Plain) and type(base.weight) is Tensor)
+
+
+def _matrix(module: Any, one: Linear) -> Any:
+    adapter = (one.down, one.up) if isinstance(one, LowRank) else (None, None)
+    base = one.base if isinstance(one, LowRank) else one
+    if isinstance(base, Packed):
+        plain = None if base.plain is None else base.plain.weight
+        return module.Matrix(plain, base.weight, base.bias, base.few, *adapter)
+    assert isinstance(base, Plain)
+    return module.Matrix(base.weight, None, base.bias, 0, *adapter)
+
+
+def draw(
+    logits: Tensor, u: NDArray[np.float64], temperatures: NDArray[np.float64], near: float, out: float
+) -> NDArray[np.float64] | None:
+    """Tokens of `logits` [R, V] (float32) by inverse CDF at `u` [R], or the best where a temperature [R] is 0.
+
+    near: how close to the edge of its interval a draw is noted as near. out: how far below the best logit nothing is
+    drawn, whatever the temperature. Returns [4, R]: tokens, their log-probabilities under the logits, whether they are
+    near an edge, and whether nothing could be drawn. None where the compiled steps are not there.
+    """
+    if logits.device.type != "cpu" or logits.dtype != torch.float32 or (module := extension()) is None:
+        return None
+    found: Tensor = module.draw(
+        logits.contiguous(),
+        torch.from_numpy(u),
+        torch.from_numpy(np.ascontiguousarray(temperatures)),
+        near,
+        out,
+    )
+    return found.numpy().T
