@@ -88,7 +88,10 @@ def test_the_first_token_has_the_distribution_of_local_masks(pairs: TorchEngine)
     assert len(common) >= 4 and set(counts) <= set(expected)
     seen = [counts[text] for text in common]
     wanted = [expected[text] for text in common]
-    assert stats.chisquare([*seen, n - sum(seen)], [*wanted, n - sum(wanted)]).pvalue > 1e-6
+    if len(common) < len(expected):  # the rare ones together
+        seen.append(n - sum(seen))
+        wanted.append(n - sum(wanted))
+    assert stats.chisquare(seen, wanted).pvalue > 1e-6
 
 
 def test_an_engine_that_cannot_heal_is_refused_when_the_generator_is_made() -> None:

@@ -165,8 +165,8 @@ def test_memory_is_counted_whatever_happens(model_dir: Any, held: Any) -> None:
         await engine.generate(request("last", (0,)))  # by then all that was cancelled before is gone
         return [a for a in answers if a is not None]
 
-    engine = TorchEngine(model_dir("llama"), threads=1, max_batch=8, kv_memory_bytes=1700 * 384)
-    assert engine._model.token_bytes == 384
+    engine = TorchEngine(model_dir("llama"), threads=1, max_batch=8, kv_memory_bytes=1700 * 512)
+    assert engine._model.token_bytes == 512
     with watched(engine, held) as beyond:
         answers = asyncio.run(ask(engine))
         assert engine._tree.evicted > 0, "memory was scarce"
