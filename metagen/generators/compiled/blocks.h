@@ -145,20 +145,22 @@ void for_all(int64_t n, int64_t numbers, const Each& each) {
 
 class Blocks {
   public:
-    Blocks(int64_t heads, int64_t kv_heads, int64_t head_dim, double eps, Tensor turns, std::vector<Layer> layers)
-        : heads_(heads), kv_heads_(kv_heads), d_(head_dim), eps_(eps), turns_(turns), layers_(std::move(layers)) {}
+    Blocks(
+        int64_t heads, int64_t kv_heads, int64_t head_dim, double eps, Tensor turns, std::vector<Layer> layers,
+        Tensor norm
+    )
+        : heads_(heads), kv_heads_(kv_heads), d_(head_dim), eps_(eps), turns_(turns), layers_(std::move(layers)),
+          norm_(norm) {}
 
-    // Lead x [N, width] through all blocks, in place; kv [layers, 2, places, d] holds the tails.
+    // x [N, width] behind all blocks and the last norm; kv [layers, 2, places, d] holds the tails.
     // rows: [R, 6], as in Row. order: [R], rows that read the same pieces side by side.
     // groups: [G, 4]: from and to in `order`, from and to in `pieces` [P, 6].
-    void run(
+    Tensor run(
         const Tensor& x, const Tensor& kv, const Tensor& rows, const Tensor& order, const Tensor& groups,
         const Tensor& pieces
     ) const {
-        if (x.scalar_type() == at::kFloat)
-            by_dim<float>(x, kv, rows, order, groups, pieces);
-        else
-            by_dim<BFloat16>(x, kv, rows, order, groups, pieces);
+        return x.scalar_type() == at::kFloat ? by_dim<float>(x, kv, rows, order, groups, pieces)
+                                             : by_dim<BFloat16>(x, kv, rows, order, groups, pieces);
     }
 
   private:
@@ -166,9 +168,10 @@ class Blocks {
     double eps_;
     Tensor turns_;
     std::vector<Layer> layers_;
+    Tensor norm_;
 
     template <typename T, typename... Rest>
-    void by_dim(const Rest&... rest) const {
+    Tensor by_dim(const Rest&... rest) const {
         switch (d_) {
             case 16: return run_as<T, 1>(rest...);
             case 32: return run_as<T, 2>(rest...);
@@ -182,7 +185,7 @@ class Blocks {
     }
 
     template <typename T, int D>
-    void run_as(
+    Tensor run_as(
         const Tensor& x, const Tensor& kv, const Tensor& rows, const Tensor& order, const Tensor& groups,
         const Tensor& pieces
     ) const {
@@ -206,7 +209,8 @@ class Blocks {
             add_and_norm<T>(x, out, layer.mlp_norm, y, n, width);
             added = multiply<T>(layer.down, gated<T>(multiply<T>(layer.up, y)));
         }
-        add_and_norm<T>(x, added, std::nullopt, y, n, width);
+        add_and_norm<T>(x, added, norm_, y, n, width);
+        return y;
     }
 
     static void share_out(
@@ -238,11 +242,11 @@ class Blocks {
     // x += added, and y = x normalised by its root mean square, times weight.
     template <typename T>
     void add_and_norm(
-        const Tensor& x, const Optional& added, const Optional& weight, const Tensor& y, int64_t n, int64_t width
+        const Tensor& x, const Optional& added, const Tensor& weight, const Tensor& y, int64_t n, int64_t width
     ) const {
         T *xs = data<T>(x), *ys = data<T>(y);
         const T* more = added ? data<T>(*added) : nullptr;
-        const T* scale = weight ? data<T>(*weight) : nullptr;
+        const T* scale = data<T>(weight);
         for_all(n, width, [&](int64_t i) {
             T* at = xs + i * width;
             Floats squares = {};
@@ -254,7 +258,6 @@ class Blocks {
                 }
                 squares += here * here;
             }
-            if (!scale) return;
             const Floats by = all(1 / std::sqrt(sum(squares) / static_cast<float>(width) + static_cast<float>(eps_)));
             for (int64_t j = 0; j < width; j += LANES)
                 store(ys + i * width + j, load(at + j) * by * load(scale + j));

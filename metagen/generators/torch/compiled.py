@@ -25,11 +25,11 @@ HEADS, LANES = frozenset((16, 32, 64, 80, 96, 128, 256)), 16
 class Blocks:
     """The blocks of a Llama-like model; what fits is compiled in the background, if it is not yet.
 
-    turns: [context, head_dim / 2] complex, the rotation of each position.
+    turns: [context, head_dim / 2] complex, the rotation of each position. norm: [width], behind the last block.
     """
 
-    def __init__(self, config: LlamaConfig, layers: Sequence[Layer], turns: Tensor) -> None:
-        self._config, self._layers, self._turns = config, layers, turns
+    def __init__(self, config: LlamaConfig, layers: Sequence[Layer], turns: Tensor, norm: Tensor) -> None:
+        self._config, self._layers, self._turns, self._norm = config, layers, turns, norm
         self._made: Any = None
         first = layers[0].norm
         sizes = config.width % LANES or config.ff % LANES
@@ -55,7 +55,7 @@ class Blocks:
                 for one in self._layers
             ]  # fmt: skip
             turns = torch.view_as_real(self._turns).flatten(1).contiguous()
-            self._made = module.Blocks(c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers)
+            self._made = module.Blocks(c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers, self._norm)
         return self._made
 
 

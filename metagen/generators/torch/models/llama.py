@@ -109,7 +109,7 @@ class LlamaModel:
         self._kv = kv = KVStore(layout, self.rows, batch, capacities)
         self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
         self.save, self.close, self.spill = kv.save, kv.close, kv.spill
-        self._blocks = Blocks(config, self._layers, self._turns)
+        self._blocks = Blocks(config, self._layers, self._turns, self._norm)
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
 
@@ -122,19 +122,18 @@ class LlamaModel:
         if (blocks := self._blocks.ready()) is not None:
             x = self._embedding[send(tokens, self.device)]
             at = self._kv.locate(rows, counts)
-            blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces)
+            x = blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces)
         else:
             x, wanted = self._by_layers(rows, tokens, counts, wanted)
         if wanted is not None:
             x = x[send(wanted, self.device)]
-        x = self._norm_by(x, self._norm)
         self.hidden = x.float() if self.keeps_hidden else None
         return self.head(x)
 
     def _by_layers(
         self, rows: Ints, tokens: Ints, counts: Ints | None, wanted: Ints | None
     ) -> tuple[Tensor, Ints | None]:
-        """The tokens [N, width] behind all blocks, in the order of the batch, and which of them are wanted."""
+        """The tokens [N, width] behind blocks and norm, in the order of the batch; and which of them are wanted."""
         batch = self._kv.begin(rows, counts)
         if batch.order is not None:
             tokens, back = tokens[batch.order], np.argsort(batch.order)
@@ -143,7 +142,7 @@ class LlamaModel:
         turns = self._turns[batch.position][:, None]
         for i, layer in enumerate(self._layers):
             x = self._block(x, i, layer, turns, batch)
-        return x, wanted
+        return self._norm_by(x, self._norm), wanted
 
     def _block(self, x: Tensor, i: int, layer: Layer, turns: Tensor, batch: Batch) -> Tensor:
         c = self.config
