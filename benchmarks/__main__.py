@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.row import Row
+from metagen.generators.compiled import build
 
 HERE = Path(__file__).parent
 MODULES = (
@@ -53,6 +54,7 @@ def main(chosen: list[str]) -> None:
     unknown = sorted(set(chosen) - set(MODULES))
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; expected some of {', '.join(MODULES)}")
+    build.build()
     console = Console()
     load = os.getloadavg()[0]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start"

@@ -12,6 +12,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -133,8 +134,25 @@ struct Item {
 
 // Tokens of an item: so many queries meet keys and values while a cache of the first level holds them.
 constexpr int64_t TOKENS = 16;
-// Numbers that are worth a second thread.
-constexpr int64_t GRAIN = 8192;
+// Numbers that are worth a second thread: what one thread goes through in some 5 µs.
+constexpr int64_t GRAIN = 1 << 15;
+
+// Products of a step that are worth a second thread: with fewer, threads wait for each other longer than they work.
+constexpr int64_t SHARED = 1'500'000'000;
+
+// One thread, for as long as it lives, where a step is small.
+class Threads {
+  public:
+    explicit Threads(int64_t products) : before_(omp_get_max_threads()) {
+        if (products < SHARED) omp_set_num_threads(1);
+    }
+    ~Threads() { omp_set_num_threads(before_); }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+  private:
+    int before_;
+};
 
 template <typename Each>
 void for_all(int64_t n, int64_t numbers, const Each& each) {
@@ -147,10 +165,14 @@ class Blocks {
   public:
     Blocks(
         int64_t heads, int64_t kv_heads, int64_t head_dim, double eps, Tensor turns, std::vector<Layer> layers,
-        Tensor norm
+        Tensor norm, int64_t ff
     )
         : heads_(heads), kv_heads_(kv_heads), d_(head_dim), eps_(eps), turns_(turns), layers_(std::move(layers)),
-          norm_(norm) {}
+          norm_(norm) {
+        const int64_t width = norm.size(0);
+        const int64_t attention = 2 * (heads + kv_heads) * head_dim * width;
+        weights_ = static_cast<int64_t>(layers_.size()) * (attention + 3 * width * ff);
+    }
 
     // x [N, width] behind all blocks and the last norm; kv [layers, 2, places, d] holds the tails.
     // rows: [R, 6], as in Row. order: [R], rows that read the same pieces side by side.
@@ -159,6 +181,7 @@ class Blocks {
         const Tensor& x, const Tensor& kv, const Tensor& rows, const Tensor& order, const Tensor& groups,
         const Tensor& pieces
     ) const {
+        const Threads threads(x.size(0) * weights_);
         return x.scalar_type() == at::kFloat ? by_dim<float>(x, kv, rows, order, groups, pieces)
                                              : by_dim<BFloat16>(x, kv, rows, order, groups, pieces);
     }
@@ -169,6 +192,7 @@ class Blocks {
     Tensor turns_;
     std::vector<Layer> layers_;
     Tensor norm_;
+    int64_t weights_;
 
     template <typename T, typename... Rest>
     Tensor by_dim(const Rest&... rest) const {
@@ -195,6 +219,7 @@ class Blocks {
         std::vector<Part> parts;
         std::vector<Item> items;
         share_out(row, order.data_ptr<int64_t>(), groups, parts, items);
+        const int64_t meetings = count_meetings(parts, items, piece);
         const int64_t n = x.size(0), width = x.size(1);
         const Tensor y = at::empty(x.sizes(), x.options()), read = at::empty({n, heads_ * d_}, x.options());
         Optional added;
@@ -204,7 +229,7 @@ class Blocks {
             const Tensor qkv = multiply<T>(layer.qkv, y);
             T* tails = data<T>(kv) + i * 2 * kv.size(2) * d_;
             turn_and_write<T>(qkv, layer.qk_norm, row, rows.size(0), tails, tails + kv.size(2) * d_);
-            attend<T, D>(qkv, i, parts, items, piece, tails, tails + kv.size(2) * d_, read);
+            attend<T, D>(qkv, i, parts, items, meetings, piece, tails, tails + kv.size(2) * d_, read);
             const Tensor out = multiply<T>(layer.out, read);
             add_and_norm<T>(x, out, layer.mlp_norm, y, n, width);
             added = multiply<T>(layer.down, gated<T>(multiply<T>(layer.up, y)));
@@ -237,6 +262,17 @@ class Blocks {
                 }
             }
         }
+    }
+
+    // Pairs of a token and a key, or a value, that it reads.
+    static int64_t count_meetings(const std::vector<Part>& parts, const std::vector<Item>& items, const Piece* piece) {
+        int64_t found = 0;
+        for (const Item& item : items) {
+            for (int64_t p = item.piece; p < item.pieces; ++p) found += 2 * item.tokens * piece[p].length;
+            for (int64_t p = item.part; p < item.parts; ++p)
+                found += 2 * (parts[p].to - parts[p].from) * (parts[p].row->old + parts[p].to);
+        }
+        return found;
     }
 
     // x += added, and y = x normalised by its root mean square, times weight.
@@ -316,7 +352,7 @@ class Blocks {
     template <typename T, int D>
     void attend(
         const Tensor& qkv, int64_t layer, const std::vector<Part>& parts, const std::vector<Item>& items,
-        const Piece* pieces, const T* keys, const T* values, const Tensor& read
+        int64_t meetings, const Piece* pieces, const T* keys, const T* values, const Tensor& read
     ) const {
         constexpr int64_t d = D * LANES;
         const int64_t each = heads_ / kv_heads_, width = (heads_ + 2 * kv_heads_) * d;
@@ -371,7 +407,7 @@ class Blocks {
             });
         };
         const int64_t n = static_cast<int64_t>(items.size());
-        for_all(n * kv_heads_, TOKENS * each * d * LANES, [&](int64_t i) { one(items[i / kv_heads_], i % kv_heads_); });
+        for_all(n * kv_heads_, meetings * each * d / n, [&](int64_t i) { one(items[i / kv_heads_], i % kv_heads_); });
     }
 
     // silu(gate) * up of [N, gate and up].

@@ -13,7 +13,7 @@ PYBIND11_MODULE(EXTENSION, module) {
     py::class_<Layer>(module, "Layer")
         .def(py::init<Tensor, Matrix, Optional, Matrix, Tensor, Matrix, Matrix>());
     py::class_<Blocks>(module, "Blocks")
-        .def(py::init<int64_t, int64_t, int64_t, double, Tensor, std::vector<Layer>, Tensor>())
+        .def(py::init<int64_t, int64_t, int64_t, double, Tensor, std::vector<Layer>, Tensor, int64_t>())
         .def("run", &Blocks::run, py::call_guard<py::gil_scoped_release>());
     module.def("draw", &draw, py::call_guard<py::gil_scoped_release>());
 }
