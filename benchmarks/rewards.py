@@ -6,8 +6,11 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
-from benchmarks.row import RUNS, Row
+import torch
+
+from benchmarks.row import RUNS, Row, seconds
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence
@@ -19,6 +22,8 @@ PROFILE = (
     "attention 14%, exponentials 10%, gathers and copies 21%; the matrix products of one text fill both cores too"
 )
 Pools = list[list[Sequence]]
+#: Rows of one product, as many as a pass of texts that are scored together has.
+ROWS = 512
 MODEL, GENERATOR, PROBLEMS, SAMPLES = "tiny-prm", "tiny-0.5m", 16, 16
 
 
@@ -34,6 +39,13 @@ def rows() -> Iterator[Row]:
     yield Row("process rewards together, candidates per second", total / together, "1/s", how)
     yield Row("process rewards one by one, candidates per second", total / apart, "1/s", how)
     yield Row("process rewards, together over one by one", apart / together, "×", how, "≥ 3", PROFILE)
+    yield Row(
+        "process rewards together, share of the speed of matrix products",
+        _products(others, pools) / together,
+        "×",
+        f"{how}; beside the products of the layers alone for as many tokens, {ROWS} at once, with as many threads",
+        "≥ 0.6",
+    )
 
 
 async def _candidates() -> tuple[list[list[Sequence]], list[list[Sequence]]]:
@@ -63,6 +75,27 @@ def _seconds(
         with TorchEngine(MODEL) as engine:
             taken.append(asyncio.run(timed(ProcessRewardModel(engine))))
     return statistics.median(taken)
+
+
+def _products(others: Pools, pools: Pools) -> float:
+    """Seconds that the matrices of the layers alone take for the tokens that are computed for `pools`."""
+
+    async def tokens(engine: TorchEngine) -> int:
+        await _all_at_once(ProcessRewardModel(engine), others)
+        before = engine.stats.prefilled
+        await _all_at_once(ProcessRewardModel(engine), pools)
+        return engine.stats.prefilled - before
+
+    with TorchEngine(MODEL) as engine, torch.inference_mode():
+        computed = asyncio.run(tokens(engine))
+        model: Any = engine._model
+        torch.set_num_threads(engine.threads)
+        matrices = [m for layer in model._layers for m in (layer.qkv, layer.out, layer.up, layer.down)]
+        c = model.config
+        sizes = [c.width, c.heads * c.head_dim, c.width, c.ff] * c.layers
+        inputs = {size: torch.randn(ROWS, size, dtype=engine.dtype) for size in set(sizes)}
+        once = seconds(lambda: [m(inputs[size]) for m, size in zip(matrices, sizes, strict=True)])
+    return once * computed / ROWS
 
 
 async def _all_at_once(model: ProcessRewardModel, pools: Pools) -> None:

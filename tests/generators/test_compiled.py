@@ -92,7 +92,8 @@ def test_one_process_builds_and_the_others_go_on(fresh: Path, compiler: Callable
 def test_a_build_outlives_the_process_that_began_it(fresh: Path, compiler: Callable[[str], None]) -> None:
     compiler(f'while [ ! -e {fresh}/go ]; do sleep 0.05; done; echo made > "$out"')
     line = "from metagen.generators.compiled import build; build.begin()"
-    subprocess.run([sys.executable, "-c", line], check=True)
+    # Its output ends with it, though the compiler goes on.
+    subprocess.run([sys.executable, "-c", line], check=True, capture_output=True, timeout=120)
     assert build.state()[0] == "building"
     (fresh / "go").touch()
     until(build.library().exists)
@@ -147,3 +148,21 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     monkeypatch.setenv("METAGEN_CACHE", str(fresh / "file"))
     build.begin()
     assert build.state()[0] == "none"
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_library_that_others_may_write_is_not_loaded(
+    fresh: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    compiler('echo made > "$out"')
+    monkeypatch.setattr(build, "_loaded", None)
+    monkeypatch.setattr(build, "LOOK", 0.0)
+    monkeypatch.setattr(build, "_load", lambda file: f"loaded {file.name}")
+    assert build.build() is None
+    build.library().parent.chmod(mode)
+    assert build.extension() is None
+    build.library().parent.chmod(0o755)
+    build.library().chmod(mode)
+    assert build.extension() is None
+    build.library().chmod(0o755)
+    assert build.extension() == f"loaded {build.library().name}"

@@ -57,7 +57,7 @@ def extension() -> Any | None:
     with _loading:  # a module that is loaded twice registers its classes twice, which is an error
         if _loaded is None and time.monotonic() >= _looked + LOOK:
             _looked = time.monotonic()
-            if (file := library()).exists():
+            if (file := library()).exists() and _is_ours(file):
                 _loaded = _load(file)
         return _loaded
 
@@ -73,9 +73,12 @@ def begin() -> None:
         return
     if not _claim(file):
         return
+    # It holds nothing of this process: whoever reads our output to its end does not wait for the compiler.
+    nothing = subprocess.DEVNULL
     subprocess.run(
-        ["sh", "-c", f"( {command} ) &"], stdin=subprocess.DEVNULL, check=False, start_new_session=True
-    )
+        ["sh", "-c", f"( {command} ) &"], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
+        check=False,
+    )  # fmt: skip
 
 
 def build() -> str | None:
@@ -195,7 +198,7 @@ def _claim(file: Path) -> bool:
     """Whether the build is this process's to do."""
     claim = file.with_suffix(".claim")
     try:
-        claim.parent.mkdir(parents=True, exist_ok=True)
+        claim.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not _is_claimed(file):
             claim.unlink(missing_ok=True)
         claim.touch(exist_ok=False)
@@ -212,6 +215,16 @@ def _is_claimed(file: Path) -> bool:
         return time.time() - file.with_suffix(".claim").stat().st_mtime < LOST
     except OSError:
         return False
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether nobody but this user, or root, can have written a library, which is code that runs."""
+    for path in (file, file.parent):
+        state = path.stat()
+        if state.st_uid not in (os.getuid(), 0) or state.st_mode & 0o022:
+            _LOG.warning("compiled steps that others may write are not loaded", extra={"path": str(path)})
+            return False
+    return True
 
 
 def _load(file: Path) -> Any | None:

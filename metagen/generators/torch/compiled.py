@@ -55,7 +55,9 @@ class Blocks:
                 for one in self._layers
             ]  # fmt: skip
             turns = torch.view_as_real(self._turns).flatten(1).contiguous()
-            self._made = module.Blocks(c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers, self._norm, c.ff)
+            self._made = module.Blocks(
+                c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers, self._norm, c.ff
+            )
         return self._made
 
 
