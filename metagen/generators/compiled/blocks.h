@@ -87,18 +87,21 @@ Tensor multiply_few(const Tensor& x, const Tensor& matrix, const Optional& bias)
     return y;
 }
 
-template <typename T>
-Tensor multiply_dense(const Matrix& by, const Tensor& x) {
-    using Packed = Tensor(
+// oneDNN's product with a matrix that it has packed.
+inline Tensor multiply_packed(const Matrix& by, const Tensor& x) {
+    using Linear = Tensor(
         const Tensor&, const Tensor&, const Optional&, std::string_view, c10::List<std::optional<at::Scalar>>,
         std::optional<std::string_view>
     );
-    static const auto packed =
-        c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Packed>();
-    if (by.packed && (!by.plain || x.size(0) >= by.few))
-        return packed.call(
-            x, *by.packed, by.bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt
-        );
+    static const auto linear =
+        c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Linear>();
+    const c10::List<std::optional<at::Scalar>> nothing;
+    return linear.call(x, *by.packed, by.bias, "none", nothing, std::nullopt);
+}
+
+template <typename T>
+Tensor multiply_dense(const Matrix& by, const Tensor& x) {
+    if (by.packed && (!by.plain || x.size(0) >= by.few)) return multiply_packed(by, x);
     const bool whole = by.plain->size(0) % LANES == 0 && by.plain->size(1) % LANES == 0;
     if (x.size(0) <= FEW && by.plain->numel() <= SMALL && whole && by.plain->is_contiguous())
         return multiply_few<T>(x, *by.plain, by.bias);
