@@ -13,13 +13,13 @@ from metagen.values import Expects
 from metagen.verifiers.base import Answer
 from metagen.verifiers.cues import (
     BOX,
-    CUE,
-    DENIED,
     MISSING,
     OPTION,
     SEVERAL,
     TAIL,
+    TAKEN_BACK,
     CuedRule,
+    announcements,
     clean,
 )
 
@@ -99,6 +99,8 @@ _SAID: Final = re.compile(
     r"|(?:isnot|doesnot)",
     re.IGNORECASE,
 )
+#: Behind a cue: it announces several answers, whatever they are.
+_BOTH: Final = re.compile(r"[\s*_`]{0,8}both\b(?!\s*:)", re.IGNORECASE)
 #: Dressing before and behind a letter; bounded, so that a text full of it takes no longer.
 _OPEN, _CLOSE, _SPACE = r"[\s*_`\"“'‘$(\[]{0,16}", r"[)\]}*_`\"”'’$.]{0,16}", r"[ \t]{0,16}"
 
@@ -155,7 +157,7 @@ class ChoiceRule(CuedRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("choice rule", "2", self._letters, self.pattern or "").hex()
+        return digest("choice rule", "3", self._letters, self.pattern or "").hex()
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
@@ -170,7 +172,7 @@ class ChoiceRule(CuedRule):
         if (several := self._list.match(text, at)) and several[1].upper() != several[2].upper():
             return SEVERAL
         if match := self._one.match(text, at):
-            whole = ended or match.end() < len(text)
+            whole = (ended or match.end() < len(text)) and not TAKEN_BACK.match(text, match.end())
             return self._letter(match[1]) if whole and _ends(text, match.end(), match[1]) else None
         if match := _NAMED.match(text, at):
             place = _PLACES[(match["after"] or match["before"]).lower()]
@@ -194,15 +196,15 @@ class ChoiceRule(CuedRule):
 
     def _read_announcement(self, text: str, ended: bool) -> Answer | None:
         """Read the letter behind the last announcement, or alone in the line below it."""
-        cues = [
-            c.end() for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())
-        ]
+        cues = [cue.end() for cue in announcements(text)]
         cues = sorted([*cues, *(c.end() for c in self._so.finditer(text))])
         for cue in reversed(cues):
             answer = self._at(text, cue, ended) or self._in_passing(text, cue)
             if answer is not None:
                 below = self._leading(text[cue:].partition("\n")[2], ended, pure=True)
                 return below or answer
+            if _BOTH.match(text, cue):
+                return SEVERAL
         return None
 
     def _in_passing(self, text: str, at: int) -> Answer | None:

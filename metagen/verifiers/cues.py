@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from itertools import pairwise
 from typing import Final
 
 from metagen.parts import part
@@ -40,11 +41,48 @@ DENIED: Final = re.compile(
     r"(?:wrong|incorrect|false|worst|other|another|possible|potential|not|n['’]t|tempting|initial|previous|student['’]?s?)\s*$",
     re.IGNORECASE,
 )
+#: Before a cue: a statement, or a step of the question, that says so.
+_REPORTED: Final = re.compile(
+    r"\b(?:statement|sentence|step|line|premise|claim|instruction|question|prompt)s?\s+(?:is|are|was|says?|states?|reads?)"
+    r"\b[^.\n]{0,10}[\"“'‘][^.\n\"“]{0,20}$",
+    re.IGNORECASE,
+)
+#: Between two cues of which the first announces nothing but the second.
+_NOTHING: Final = re.compile(
+    r"(?:[\s,.:;*_\"“]|\b(?:so|the|thus|therefore|hence|and|that)\b)*", re.IGNORECASE
+)
+#: Behind what was announced: its sentence takes it back.
+TAKEN_BACK: Final = re.compile(
+    r"[^.\n;]{0,80}?(?:,|\s)\s*(?:(?:which|but\s+(?:this|that|it|which))\s+(?:is|was)"
+    r"(?:\s+(?:clearly|obviously|also))?\s*(?:(?:n['’]t|not)\s+(?:the\s+|a\s+|an\s+)?(?:correct|right|possible|valid|answer)"
+    r"|wrong|incorrect|impossible)\b|but\s+there(?:['’]s|\s+(?:is|are|may\s+be))\s+(?:an)?other\b)",
+    re.IGNORECASE,
+)
 _LATEX: Final = re.compile(
     r"\\(?:text[a-z]*|math[a-z]+|mbox|operatorname|rm|bf|it|sf|tt)\b\s*|\\[,;:! ]|\\q?quad\b|~|\{"
 )
 _BOXES: Final = re.compile(r"\\(?:boxed|fbox)\s*")
 _DELIMITER: Final = re.compile(r"\\[()\[\]]")
+
+
+def is_denied(cue: re.Match[str]) -> bool:
+    """Whether it announces what is no answer, such as `the wrong answer is`."""
+    return DENIED.search(cue.string, max(0, cue.start() - 20), cue.start()) is not None
+
+
+def announcements(text: str) -> list[re.Match[str]]:
+    """The cues that announce an answer: neither denied, nor what a statement of the question says, nor one cue of many
+    without anything between them.
+    """
+    cues = list(CUE.finditer(text))
+    before = [
+        cue for cue, following in pairwise(cues) if not _NOTHING.fullmatch(text, cue.end(), following.start())
+    ]
+    return [
+        cue
+        for cue in (*before, *cues[-1:])
+        if not (is_denied(cue) or _REPORTED.search(text, max(0, cue.start() - 80), cue.start()))
+    ]
 
 
 def clean(text: str) -> str:

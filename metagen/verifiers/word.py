@@ -13,7 +13,18 @@ from metagen.parts import part
 from metagen.sequence import digest
 from metagen.values import Expects, Filled
 from metagen.verifiers.base import Answer
-from metagen.verifiers.cues import BOX, CUE, DENIED, MISSING, SEVERAL, TAIL, CuedRule, clean
+from metagen.verifiers.cues import (
+    BOX,
+    CUE,
+    MISSING,
+    SEVERAL,
+    TAIL,
+    TAKEN_BACK,
+    CuedRule,
+    announcements,
+    clean,
+    is_denied,
+)
 
 WORDS: Final = "two or more different words, such as [yes, no]"
 #: Dressing before and behind a word; bounded, so that a text full of it takes no longer.
@@ -24,6 +35,13 @@ _ENDS: Final = rf"(?!\w|['’-]\w){_CLOSE}(?=\s*(?:\Z|\n|[.,;:!?\x01]|</)|\s*[�
 _GOES_ON: Final = (
     rf"(?!\w|['’-]\w){_CLOSE}(?=\s+(?:because|since|as|given|if|it|they|you|he|she|we|i|this|that|the)\b)"
 )
+#: Before the statement that a text draws as its conclusion.
+_CONCLUDES: Final = re.compile(
+    r"\b(?:to\s+conclude|in\s+conclusion|(?:we|i)\s+(?:can\s+)?(?:therefore\s+|thus\s+)?conclude(?:\s+that)?)\b,?",
+    re.IGNORECASE,
+)
+#: A sentence, to its end or to that of the text.
+_SENTENCE: Final = re.compile(r"[^.\n]{0,200}(?:\.|\n|\Z)")
 _HARDLY: Final = r"(?:(?:\w{1,16}ly|therefore|thus|hence|indeed|just|also|a|an)\s+){0,3}"
 _STATES: Final = r"(?:\b(?:is|are|was|were|be|becomes|remains|to|as|therefore|thus|hence|so)\b,?|=+>?|[→⇒:])"
 
@@ -33,10 +51,11 @@ class WordRule(CuedRule):
     r"""Reads one of a few words: `Yes, because …`, `**Yes**`, `The answer is: yes.`, `\boxed{\text{Yes}}`, `"yes"`.
 
     The word stands, the first of these that there is: in the last box; after the last announcement (`the answer is`),
-    or in the rest of its sentence; at the head of the first or last line, where the two do not contradict each other;
-    at the end of a statement in the last line, such as `The argument is valid.` or `A = not True = False`; in the
-    sentence that the text begins with, such as `This argument is valid because …`. Of two words, what `is not` one is
-    the other. A word elsewhere in the text is never an answer.
+    or in the rest of its sentence; in the last statement that begins with `To conclude` or `In conclusion`; at the head
+    of the first or last line, where the two do not contradict each other; at the end of a statement in the last line,
+    such as `The argument is valid.` or `A = not True = False`; in the sentence that the text begins with, such as
+    `This argument is valid because …`. Of two words, what `is not` one is the other. A word elsewhere in the text is
+    never an answer.
 
     words: upper and lower case are the same. pattern: as of `PatternRule`; the word stands in its last match, and
     nowhere else. Verdicts: `missing` without a word, `ambiguous` for several, `unparsable` for a match of the pattern
@@ -74,19 +93,28 @@ class WordRule(CuedRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("word rule", "2", self.pattern or "", *self._words).hex()
+        return digest("word rule", "3", self.pattern or "", *self._words).hex()
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
         text = clean(text[-TAIL:]).rstrip()
-        for source in (self._boxed, self._announced, self._leading, self._concluded, self._begun):
+        for source in (
+            self._boxed,
+            self._announced,
+            self._drawn,
+            self._leading,
+            self._concluded,
+            self._begun,
+        ):
             if (answer := source(text, ended)) is not None:
                 return answer
         return MISSING
 
     def _told(self, match: re.Match[str]) -> Answer | None:
-        """The word of a match; of two words, the other one where it is denied."""
+        """The word of a match, if its sentence leaves it at that; of two words, the other one where it is denied."""
         word, groups = match["word"], match.groupdict()
+        if TAKEN_BACK.match(match.string, match.end()):
+            return None
         if not (groups.get("denied") or groups.get("isnot")):
             return Answer(word, word.casefold())
         if len(self._words) > 2:
@@ -109,15 +137,26 @@ class WordRule(CuedRule):
 
     def _announced(self, text: str, ended: bool) -> Answer | None:
         """After the last announcement that says anything: at once, or in its sentence."""
-        for cue in reversed([c for c in CUE.finditer(text) if not _denied(c)]):
+        for cue in reversed(announcements(text)):
             if (answer := self._here(text, cue.end(), ended)) is not None:
                 return answer
-            sentence = re.compile(r"[^.\n]{0,200}(?:\.|\n|\Z)").match(text, cue.end())
-            if sentence and (ended or sentence.end() < len(text)):
-                found = self._agreed(self._stated.finditer(sentence[0]))
-                if found is not None:
-                    return found
+            if (answer := self._stated_in_sentence(text, cue.end(), ended)) is not None:
+                return answer
         return None
+
+    def _drawn(self, text: str, ended: bool) -> Answer | None:
+        """In the last statement that is said to be the conclusion."""
+        for mark in reversed(list(_CONCLUDES.finditer(text))):
+            if (answer := self._stated_in_sentence(text, mark.end(), ended)) is not None:
+                return answer
+        return None
+
+    def _stated_in_sentence(self, text: str, at: int, ended: bool) -> Answer | None:
+        """What the sentence states that goes on there; nothing if the text was cut off in it."""
+        sentence = _SENTENCE.match(text, at)
+        if sentence is None or not (ended or sentence.end() < len(text)):
+            return None
+        return self._agreed(self._stated.finditer(sentence[0]))
 
     def _leading(self, text: str, ended: bool) -> Answer | None:
         """At the head of the first or the last line; a last line that begins with `so` has the last word."""
@@ -134,7 +173,7 @@ class WordRule(CuedRule):
         if not ended:
             return None
         lines = _lines(text, ended)
-        if not lines or any(map(_denied, CUE.finditer(lines[-1]))):
+        if not lines or any(map(is_denied, CUE.finditer(lines[-1]))):
             return None
         stated = list(self._stated.finditer(lines[-1]))
         return self._told(stated[-1]) if stated else None
@@ -143,7 +182,9 @@ class WordRule(CuedRule):
         """In the statement that the first line begins with."""
         lines = _lines(text, ended)
         match = (
-            self._opened.match(lines[0]) if lines and not any(map(_denied, CUE.finditer(lines[0]))) else None
+            self._opened.match(lines[0])
+            if lines and not any(map(is_denied, CUE.finditer(lines[0])))
+            else None
         )
         return self._told(match) if match else None
 
@@ -151,11 +192,6 @@ class WordRule(CuedRule):
         """The one word of several mentions; `ambiguous` if they differ."""
         found = {answer.key: answer for match in matches if (answer := self._told(match)) is not None}
         return SEVERAL if len(found) > 1 else next(iter(found.values()), None)
-
-
-def _denied(cue: re.Match[str]) -> bool:
-    """Whether it announces what is no answer, such as `the wrong answer is`."""
-    return DENIED.search(cue.string, max(0, cue.start() - 20), cue.start()) is not None
 
 
 def _lines(text: str, ended: bool) -> list[str]:

@@ -180,7 +180,8 @@ MOVIE = "Find a movie similar to Aladdin:\nOptions:\n(A) Monsters\n(B) Inc\n(C) 
      "Tomorrow is the day of option (B).", "So it is (B) 12/25/1937.",
      "Today is 12/24/1937.\nThus, tomorrow is 12/25/1937.", "The answer is (E) 12/25/1937.",
      "So the answer is the letter (B).",
-     "So the answer is 12/25/1937, because it is Christmas.", "Answer: (B)"],
+     "So the answer is 12/25/1937, because it is Christmas.", "Answer: (B)",
+     "12/25/1937 is the right answer. One day is left, so the answer is a holiday."],
 )  # fmt: skip
 def test_an_option_by_its_letter_or_its_text(text: str, made: Callable[..., tuple[BBHTask, Problem]]) -> None:
     assert graded(*made("date_understanding", DATE, "(B)"), text) == [1]
@@ -188,7 +189,8 @@ def test_an_option_by_its_letter_or_its_text(text: str, made: Callable[..., tupl
 
 @pytest.mark.parametrize(
     "text",
-    ["If we look at (B), it says that it is tomorrow", "It is not (B).", "It is (A) or (B).", "It isn't 12/25/1937.",
+    ["12/25/1937 is not the right answer. So the answer is a day.", "12/25/1937 is a day. The answer is a day.",
+     "If we look at (B), it says that it is tomorrow", "It is not (B).", "It is (A) or (B).", "It isn't 12/25/1937.",
      "The answer is (E). It may be (B).", "So the answer is none. It may be (B)."],
 )  # fmt: skip
 def test_an_option_in_passing_is_no_answer(text: str, made: Callable[..., tuple[BBHTask, Problem]]) -> None:
@@ -242,7 +244,9 @@ def test_an_answer_that_was_cut_is_none(text: str, made: Callable[..., tuple[BBH
           'The answer is "it&t" < "syndrome" < "therefrom".',
           "The sorted words are: it&t syndrome therefrom", "Sorted: it&t syndrome therefrom\nThere are three.",
           "Sorted:\n\n1. it&t\n2. syndrome\n3. therefrom\n\nI hope that this helps.",
-          "So the answer is:\nit&t\nsyndrome\ntherefrom"],
+          "So the answer is:\nit&t\nsyndrome\ntherefrom",
+          "So the answer is: it&t syndrome therefrom So the answer is so the answer is",
+          "So the answer is:\n\nSorted words:\nit&t, syndrome, therefrom"],
          ["So the answer is syndrome it&t therefrom.", "it&t therefrom", "I sorted the words."]),
         ("dyck_languages", "Complete the rest. Input: < [ { }", "] >",
          ["So the answer is ] >.", "] >", "`] >`", "So the answer is `]` `>`.", "So the answer is ]>.", "**] >**",

@@ -86,7 +86,8 @@ def test_a_is_a_letter_too(text: str) -> None:
         "The answer depends on B.", "The answer is C major.", "Elephants", "be", "The answer isn't B.",
         "A student's answer is wrong.", "Plan B", "Type B", "Option 7", "the tenth option", "This means: B",
         "Banks: B", "The answer to be C would need more.", "Which plans B and others made is not the answer.",
-        "Group B is the answer to nothing?",
+        "Group B is the answer to nothing?", "The answer would be (B) Paris, which is not correct.",
+        'The last step is "So the answer is B."',
     ],
 )  # fmt: skip
 def test_never_guesses(text: str) -> None:
@@ -101,6 +102,7 @@ def test_never_guesses(text: str) -> None:
         r"\boxed{A, B}", r"\boxed{A} and \boxed{C}", "The answer is A, B and D.", "Both A and C are correct.",
         "A. one\nB. two\nC. three\nD. four", "Option A or option B", "A is correct. B is correct.",
         "Answer: A & B", "The answer is either A or B.",
+        'The answer is B.\nSo the answer is both "yes" and "no".',
     ],
 )  # fmt: skip
 def test_several_letters_are_no_answer(text: str) -> None:

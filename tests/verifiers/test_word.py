@@ -69,6 +69,14 @@ def test_reads_the_word(text: str) -> None:
         ("This argument is valid because it is sound. It is the first of many.", VALID, "valid"),
         ("The argument isn't valid, as we see here. Others do not matter.", VALID, "invalid"),
         ("So, the answer is True.\n\nA possible answer is False.\n\nWe go on.", TRUTH, "true"),
+        (
+            "It follows. To conclude, the argument is valid.\n\nAn invalid one would not do. We go on.",
+            VALID,
+            "valid",
+        ),
+        ("In conclusion, the argument is not valid.\nLet us see why it is.", VALID, "invalid"),
+        ("The answer is True. The answer is False, which is not correct.", TRUTH, "true"),
+        ('The answer is True.\nThe next statement is "So the answer is False."', TRUTH, "true"),
     ],
 )
 def test_reads_a_statement(text: str, rule: WordRule, key: str) -> None:
@@ -84,6 +92,8 @@ def test_reads_a_statement(text: str, rule: WordRule, key: str) -> None:
         ("I do not know whether it is yes or no to begin with", "missing"), ("The answer is nothing.", "missing"),
         ("The answer is Yes or No.", "ambiguous"), ("Yes / No", "missing"), ("Answer: yes/no", "ambiguous"),
         ("Yes, it is.\nNo, it is not.", "ambiguous"), (r"\boxed{Yes or No}", "ambiguous"),
+        ('The fifth statement is "So the answer is Yes."\n\nWe go on.', "missing"),
+        ("The answer is yes, which is wrong. We go on.", "missing"),
         ("The wrong answer is yes", "missing"), ("No-one came.", "missing"), ("No problem is too hard.", "missing"),
     ],
 )  # fmt: skip
@@ -98,6 +108,8 @@ def test_a_text_that_was_cut() -> None:
     assert read("The answer is Yes. I am su", finish="length").key == "yes"
     assert read("Yes, it is.\nFor the steps ca", finish="length").key == "yes"
     assert read("A = not True = False and", TRUTH, finish="length").verdict == "missing"
+    assert read("To conclude, it is valid.\nTo see th", VALID, finish="length").key == "valid"
+    assert read("To conclude, it is valid", VALID, finish="length").verdict == "missing"
 
 
 def test_more_than_two_words() -> None:

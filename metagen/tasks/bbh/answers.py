@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import abc
+from difflib import get_close_matches
 from functools import cache
 from itertools import groupby
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule
 from metagen.verifiers.choice import ChoiceRule
-from metagen.verifiers.cues import CUE, DENIED, TAIL, clean
+from metagen.verifiers.cues import CUE, TAIL, announcements, clean
 
 #: So many announcements, from the last one on, and so much of a line are looked at.
 CUES, LINE = 16, 2_000
@@ -37,6 +38,15 @@ _NOT: Final = re.compile(r"\b(?:not|neither|nor|none|wrong|incorrect)\b|n['’]t
 #: A word of a list, without its dressing; the number or the sign of an item is none.
 _WORD: Final = re.compile(r"[^\W_](?:[\w&'’.-]*\w)?|[^\W_]")
 _ITEM: Final = re.compile(r"^\s*(?:\d+[.)]|[-*•])\s+")
+#: A heading of a list.
+_HEADING: Final = re.compile(r"[^:\n]*[^\W\d_][^:\n]*:[\s*_]*")
+#: Before the next announcement.
+_SO: Final = re.compile(r"\s*(?:\b(?:so|thus|therefore|hence)\b,?\s*)*(?:\bthe\s*)?\Z", re.IGNORECASE)
+#: Behind the text of an option: the sentence says that it is what was asked for.
+_IS_ASKED: Final = re.compile(
+    r"\s*[\"”'’*_]*\s*(?:is|would be)\s+(?:the|a|an)\s+(?:[\w-]+\s+){0,3}?(?:answer|option|choice|edit|match|one)\b",
+    re.IGNORECASE,
+)
 #: Where the answer in a sentence ends.
 _REASON: Final = re.compile(r",?\s+(?:because|since|as it|which is|so that)\b|\.(?=\s|$)|\n", re.IGNORECASE)
 
@@ -46,7 +56,7 @@ class OfProblem(AnswerRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("big-bench hard", "2", type(self).__name__).hex()
+        return digest("big-bench hard", "3", type(self).__name__).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self.find(s.text, s.finish in ("eos", "stop"), s.prompt.public) for s in sequences]
@@ -75,7 +85,9 @@ class OptionRule(OfProblem):
             for part in (said, _NO_OPTION.sub("", said)):
                 if (key := known.get(fold(part.strip()))) is not None:
                     return Answer(said.strip(), key)
-        return _concluded(text, options, known) if ended and not _cues(text) else MISSING
+        if (answer := _named(text, known)) is not None:
+            return answer
+        return _concluded(text, options, known) if ended and not announcements(text) else MISSING
 
     async def key(self, answer: str) -> str | None:
         letter = _LETTER.fullmatch(answer)
@@ -86,11 +98,14 @@ class SortedRule(OfProblem):
     """The problem's `words`, in the order in which an answer has them: in a line, or one a line."""
 
     def find(self, text: str, ended: bool, public: abc.Mapping[str, object]) -> Answer:
-        known = {str(word).casefold() for word in _listed(public.get("words"))}
+        given = [str(word).casefold() for word in _listed(public.get("words"))]
+        known = set(given)
         for said in _said(text, ended, lists=True):
             words = [word for word in _words(said) if word in known or word != "and"]
-            # A word may be misspelt; a sentence has few words of the list.
-            if len(words) > 1 and (not known or 2 * sum(word in known for word in words) > len(words)):
+            # A word may be misspelt, or all of them; a sentence has few words of the list.
+            same = sum(word in known for word in words)
+            like = sum(_is_like(word, known) for word in words) if len(words) == len(given) else same
+            if len(words) > 1 and (not known or 2 * max(same, like) > len(words)):
                 return Answer(said.strip(), " ".join(words))
         return MISSING
 
@@ -102,7 +117,7 @@ class BracketRule(OfProblem):
     """Brackets that close those of the problem, `begun`; what repeats these first is read without them."""
 
     def find(self, text: str, ended: bool, public: abc.Mapping[str, object]) -> Answer:
-        announced = bool(_cues(text))
+        announced = bool(announcements(text))
         begun = [c for c in str(public.get("begun", "")) if c in _BRACKETS]
         for said in _said(text, ended, raw=True):
             found = _RUN.match(said) or (
@@ -146,6 +161,21 @@ def _texts(options: abc.Sequence[str]) -> dict[str, str]:
     return dict(zip(joined, joined, strict=True)) | single
 
 
+def _named(text: str, known: abc.Mapping[str, str]) -> Answer | None:
+    """The option that the first sentence says to be what was asked for: `Paris is the right option.`"""
+    line = clean(text[-TAIL:]).lstrip().partition("\n")[0][:LINE]
+    said = _IS_ASKED.search(line)
+    if said is None or _NOT.search(line.partition(".")[0]):
+        return None
+    key = known.get(fold(line[: said.start()]))
+    return None if key is None else Answer(line[: said.start()].strip(), key)
+
+
+def _is_like(word: str, known: abc.Collection[str]) -> bool:
+    """Whether it is a word of the list, perhaps misspelt."""
+    return word in known or bool(get_close_matches(word, known, n=1))
+
+
 def _listed(value: object) -> abc.Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
 
@@ -169,24 +199,24 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for line in text.split("\n") for word in _WORD.findall(_ITEM.sub("", line))]
 
 
-def _cues(text: str) -> list[re.Match[str]]:
-    """What announces an answer."""
-    return [c for c in CUE.finditer(text) if not DENIED.search(text, max(0, c.start() - 20), c.start())]
-
-
 def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> abc.Iterator[str]:
     """What a text may answer: what is announced, from the last announcement on, or else its last and first line.
 
     lists: the lines of a list are one answer. raw: no sign is taken out.
     """
     text = text.rpartition("</think>")[2][-TAIL:] if raw else clean(text[-TAIL:])
-    cues = _cues(text)
+    cues = announcements(text)
     for cue in cues[: -CUES - 1 : -1]:
-        rest = text[cue.end() :]
-        whole = rest.lstrip().partition("\n")[0]
-        if not ended and len(rest.lstrip()) == len(whole):
+        # What is announced ends before the next announcement, and its `So the`.
+        following = CUE.search(text, cue.end())
+        end = following.start() if following else len(text)
+        rest = _SO.sub("", text[cue.end() : end]) if following else text[cue.end() :]
+        whole, _, below = rest.lstrip().partition("\n")
+        if not (ended or following) and len(rest.lstrip()) == len(whole):
             continue
         line = whole[:LINE]
+        if lists and _HEADING.fullmatch(line) and below.strip():
+            line = below.lstrip().partition("\n")[0][:LINE]
         if lists and (items := _items(rest.lstrip("\n *_`:"))):
             yield items
         yield line

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from metagen.errors import InputError
 from metagen.verifiers.math.announced import COMPOUND, FOLLOWS, NUMBER, PHRASE, SENTENCE, VERB
+from metagen.verifiers.math.asserted import TAKEN_BACK, is_stated
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.tokens import TEMPERATURES, clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
@@ -38,19 +39,10 @@ _FORMULA: Final = re.compile(
 )
 #: A formula that is a box without an answer.
 _EMPTY: Final = re.compile(r"[$\\()\[\]\s]*\\f?boxed\s*\{\s*\}[$\\()\[\].\s]*")
-#: Before a formula or number that is a condition, or a part of the notation of another one.
-_CONDITION: Final = re.compile(
-    r"\b(?:if|unless|such\s+that|for\s+(?:all|any|every|each)|root\s+of)\s*[$\\(\[]*\Z", re.IGNORECASE
-)
-#: The beginning of an item of a list with a number in brackets behind it.
-_ITEM: Final = re.compile(r"\s*[-*•]\s.*\(\s*\Z")
-#: A name in a sentence, such as `point $F$`, is an answer only where the sentence says that something is this.
-_LETTER: Final = re.compile(r"[$\\()\[\]\s]*[A-Za-z][$\\()\[\].\s]*")
-_ASSERTION: Final = re.compile(r"(?:\b(?:is|are|be|option|choice)|[:=])\s*\**\Z", re.IGNORECASE)
 _BASE: Final = re.compile(r"\bbase[\s-]*[$\\(\[]*\Z", re.IGNORECASE)
-#: Behind a formula or number: the sentence draws its conclusion from it in words.
-_CONCLUSION: Final = re.compile(
-    r"[\w\s$)\]\\]{0,20},\s*(?:and\s+)?(?:so|thus|hence|therefore)\b", re.IGNORECASE
+#: A name with signs around it, such as $f^{-1}$ and $x_1$: it has a value, and is none.
+_NAME: Final = re.compile(
+    r"[$\\()\[\]\s]*[A-Za-z](?:'|\^\{?-1\}?|_\{?\w{1,3}\}?)(?:\([A-Za-z]\))?[$\\()\[\].\s]*"
 )
 
 
@@ -174,7 +166,7 @@ def _phrase(text: str, ended: bool) -> str | None:
         rest = rest[begin:].removeprefix("**").lstrip()
         reaches = match.end() + 1_000 >= len(text)
         found, closed = _up_to_end(rest)
-        if found and (ended or closed or not reaches):
+        if found and (ended or closed or not reaches) and not TAKEN_BACK.match(rest):
             # A sentence in place of an answer: the answer is in it.
             words = len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", found))
             sentence = words > 3 or (words and VERB.search(found))
@@ -236,19 +228,8 @@ def _whole(text: str) -> str | None:
     return None if worded or ("$" in unwrap(stripped) and "\\$" not in stripped) else stripped
 
 
-def _is_asserted(text: str, found: re.Match[str]) -> bool:
-    """Whether a sentence ends with what was found, and does not merely suppose it."""
-    before = text[max(0, found.start() - 40) : found.start()]
-    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
-    return not (
-        (_ITEM.match(line) and text.startswith(")", found.end()))
-        or (_LETTER.fullmatch(found[0]) and not _ASSERTION.search(before))
-        or _CONDITION.search(before)
-        or _CONCLUSION.match(text, found.end())
-    )
-
-
 def _last(text: str) -> str | None:
+    text = _FORMULA.sub(lambda one: " " * len(one[0]) if _NAME.fullmatch(one[0]) else one[0], text)
     formulas = [
         one
         for one in _FORMULA.finditer(text)
@@ -256,7 +237,7 @@ def _last(text: str) -> str | None:
     ]
     numbers = list(NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
     numbers = [one for one in numbers if not _BASE.search(text[max(0, one.start() - 12) : one.start()])]
-    if not (numbers or formulas) or not _is_asserted(text, (numbers or formulas)[-1]):
+    if not (numbers or formulas) or not is_stated(text, (numbers or formulas)[-1]):
         return None
     if numbers:
         return numbers[-1][0]

@@ -75,6 +75,16 @@ FOUND = [
     ("It is $446$, which is a number in base $8$.", "446"),
     ("It is the product $100$. Such an answer is not a simple sum", "100"),
     ("It must be $C$.", "C"),
+    # an announcement that its sentence takes back; a name in place of a value; a plan with its result
+    ("The answer is 5.\n\nThe answer is 7, which is not correct.", "5"),
+    ("The answer is 7, but that is wrong. It is 8", "8"),
+    ("The answer is 7, which is not prime.", "7"),
+    ("The answer is 7, but there is another one. So it is 9", "9"),
+    ("We have $f^{-1}(6) = 1$, which is the inverse of $f^{-1}$.", "f^{-1}(6) = 1"),
+    ("We need to find the sum, which is 3 + 4 = 7.", "7"),
+    ("When $x = 2$, the value is 7.", "7"),
+    ("If he sells 3, he has 5.\nIf he sells 4, he has 9 in all.", "9"),
+    ("There are 3 of them. However, 2 are equal, so there are 2", "2"),
 ]  # fmt: skip
 
 
@@ -92,6 +102,12 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
         "The point lies on the side through $F$.", "It is $b^2 - 4ac \\geq 0$, so there are no solutions.",
         "It is surjective if $f(a) = f(b)$, so the function is injective.", "It is near the square root of 64.",
         "We count:\n- dog (2)\n- cat (1)",
+        # what repeats the question, what is to be done, parts of a thing, one case of several, what was left for more
+        "This problem involves finding the area of a triangle with sides of $2$ and $4$.",
+        "To find the total, we need to multiply 5 by 3.", "Let's calculate the sum of 5 and 3.",
+        "There are vertices of the triangle with sides of length $2\\sqrt{52}$, which is odd.",
+        "When $a = 1$, it is 3.\n\nWhen $a = 2$, it is 5.",
+        "Thus there are 3 values.\n\nHowever, this can be simplified.",
     ],
 )  # fmt: skip
 def test_no_answer(text: str) -> None:

@@ -1,0 +1,79 @@
+"""Whether a text states what stands at a place in it, or only mentions, supposes or takes it back."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from metagen.verifiers.cues import TAKEN_BACK as TAKEN_BACK
+
+#: Before a formula or number that is a condition, or a part of the notation of another one.
+_CONDITION: Final = re.compile(
+    r"\b(?:if|unless|such\s+that|for\s+(?:all|any|every|each)|root\s+of)\s*[$\\(\[]*\Z", re.IGNORECASE
+)
+#: The beginning of an item of a list with a number in brackets behind it.
+_ITEM: Final = re.compile(r"\s*[-*•]\s.*\(\s*\Z")
+#: A name in a sentence, such as `point $F$`, is an answer only where the sentence says that something is this.
+_LETTER: Final = re.compile(r"[$\\()\[\]\s]*[A-Za-z][$\\()\[\].\s]*")
+_ASSERTION: Final = re.compile(r"(?:\b(?:is|are|be|option|choice)|[:=])\s*\**\Z", re.IGNORECASE)
+#: Behind a formula or number: the sentence draws its conclusion from it in words.
+_CONCLUSION: Final = re.compile(
+    r"[\w\s$)\]\\]{0,20},\s*(?:and\s+)?(?:so|thus|hence|therefore)\b", re.IGNORECASE
+)
+#: The end of a sentence, of a line or of an item.
+_END: Final = re.compile(r"[.?!](?=\s|\Z)|\n")
+#: A sentence that repeats the question.
+_REPEATS: Final = re.compile(
+    r"\W*(?:this|the)\s+(?:problem|question|task|exercise)\s+(?:involves|asks|requires|is\s+asking|is\s+about|wants|states|"
+    r"deals|says|tells|describes)\b",
+    re.IGNORECASE,
+)
+#: A sentence that says what is to be done.
+_PLANS: Final = re.compile(
+    r"\b(?:(?:we|you|i)(?:\s+(?:first|then|now|also|just|only|still))?\s+(?:need|want|have|are\s+(?:asked|going|trying)|must|"
+    r"should|will)(?:\s+to)?|let(?:['’]s|\s+us))\s+(?:first\s+|now\s+|then\s+)?(?:find|determine|calculate|compute|solve|figure|"
+    r"know|consider|multiply|divide|subtract|simplify|evaluate|convert|factor)\b",
+    re.IGNORECASE,
+)
+#: A result within such a sentence.
+_RESULT: Final = re.compile(
+    r"=|\b(?:is|are|was|gives?|giving|gets?|equals?|equal|results?|resulting|makes?|leaves?|yields?)\b",
+    re.IGNORECASE,
+)
+#: A thing is described by its parts, and no part is stated.
+_PART: Final = re.compile(
+    r"\b(?:with|having|whose)\s+(?:\w+\s+){0,2}(?:sides?|legs?|edges?|vertices|dimensions)\s+(?:\w+\s+)?of\s+lengths?\s*"
+    r"[^.\n]{0,40}\Z",
+    re.IGNORECASE,
+)
+#: The beginning of a sentence about one of several values.
+_CASE: Final = re.compile(r"\W*(?:when|if|for)\s+\W{0,3}[a-z]\W{0,3}=", re.IGNORECASE)
+#: A later paragraph that begins so goes on to something else.
+_GOES_ON: Final = re.compile(
+    r"\n\s*\n\W{0,8}(?:however|but|alternatively|wait|on\s+the\s+other\s+hand)\b", re.IGNORECASE
+)
+
+
+def is_stated(text: str, found: re.Match[str]) -> bool:
+    """Whether the sentence of what was found states it, and no later paragraph goes on without a result."""
+    begin = max((end.end() for end in _END.finditer(text, 0, found.start())), default=0)
+    before = text[begin : found.start()]
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+    return not (
+        (_ITEM.match(line) and text.startswith(")", found.end()))
+        or (_LETTER.fullmatch(found[0]) and not _ASSERTION.search(before[-40:]))
+        or _CONDITION.search(before[-40:])
+        or _CONCLUSION.match(text, found.end())
+        or _REPEATS.match(before)
+        or any(not _RESULT.search(before, plan.end()) for plan in _PLANS.finditer(before))
+        or _PART.search(before)
+        or (_CASE.match(before) and _is_case_of_several(text, begin))
+        or _GOES_ON.search(text, found.end())
+        or TAKEN_BACK.match(text, found.end())
+    )
+
+
+def _is_case_of_several(text: str, begin: int) -> bool:
+    """Whether the sentence before is about another value, as in `When $x = 1$, it is 3. When $x = 2$, it is 5.`"""
+    sentences = [one for one in _END.split(text[:begin]) if one.strip()]
+    return bool(sentences) and _CASE.match(sentences[-1]) is not None
