@@ -31,11 +31,16 @@ AGREED = {
     "mbpp": (200, 199),
     "humaneval": (200, 200),
     "math": (200, 195),
+    "math_2": (200, 190),
+    "gsm8k": (200, 199),
     "bbh": (216, 214),
+    "bbh_2": (216, 0),
     "reasoning_gym": (200, 200),
 }
 #: Of the answers to MATH, those that a box or a phrase announces.
-SAID = (66, 65)
+SAID = {"math": (66, 66), "math_2": (63, 62)}
+#: Of those that are read otherwise, the ones whose reading the reader called unclear.
+UNCLEAR = {"math_2": 6, "gsm8k": 1, "bbh_2": 0}
 
 
 @cache
@@ -99,35 +104,47 @@ def test_programs(name: str) -> None:
 # -- answers -------------------------------------------------------------------------------------------------
 
 
-def test_mathematics() -> None:
+@pytest.mark.parametrize("name", ["math", "math_2", "gsm8k"])
+def test_mathematics(name: str) -> None:
     """Of answers that are boxed or announced, nearly all; of those that stand somewhere in a text, fewer."""
-    rule, rows = math_rule(), recorded("math")
+    rule, rows = math_rule(), recorded(name)
 
     async def read() -> list[bool]:
         return [await is_read(rule, row, sequence(row)) for row in rows]
 
     agreed = asyncio.run(read())
-    said = [bool(PHRASE.search(row["text"])) or "boxed" in row["text"] for row in rows]
-    assert (len(rows), sum(agreed)) == AGREED["math"]
-    assert (sum(said), sum(a for a, s in zip(agreed, said, strict=True) if s)) == SAID
+    assert (len(rows), sum(agreed)) == AGREED[name]
+    assert unclear(rows, agreed) == UNCLEAR.get(name, 0)
+    if name in SAID:
+        said = [bool(PHRASE.search(row["text"])) or "boxed" in row["text"] for row in rows]
+        assert (sum(said), sum(a for a, s in zip(agreed, said, strict=True) if s)) == SAID[name]
 
 
-def test_big_bench_hard() -> None:
+@pytest.mark.parametrize("name", ["bbh", "bbh_2"])
+def test_big_bench_hard(name: str) -> None:
+    """The problems of the first sample are in the tests' data; the rows of the second say what a rule needs of them."""
     tasks: dict[str, tuple[BBHTask, list[Any]]] = {}
 
-    async def read() -> int:
-        agreed = 0
-        for row in recorded("bbh"):
+    async def read() -> list[bool]:
+        agreed = []
+        for row in recorded(name):
             if row["subtask"] not in tasks:
                 task = BBHTask(DATA / "bbh" / f"{row['subtask']}.json")
                 tasks[row["subtask"]] = task, list(task.problems())
             task, problems = tasks[row["subtask"]]
-            public = dict(problems[row["number"]].prompt.public)
-            agreed += await is_read(task.answer, row, sequence(row, public))
+            public = row["public"] if "public" in row else dict(problems[row["number"]].prompt.public)
+            agreed.append(await is_read(task.answer, row, sequence(row, public)))
         return agreed
 
-    assert (len(recorded("bbh")), asyncio.run(read())) == AGREED["bbh"]
+    agreed = asyncio.run(read())
+    assert (len(agreed), sum(agreed)) == AGREED[name]
+    assert unclear(recorded(name), agreed) == UNCLEAR.get(name, 0)
     assert len(tasks) == 27
+
+
+def unclear(rows: list[dict[str, Any]], agreed: list[bool]) -> int:
+    """How many of the answers that are read otherwise contradict themselves, or state no clear result."""
+    return sum("unclear" in row for row, same in zip(rows, agreed, strict=True) if not same)
 
 
 def test_reasoning_gym() -> None:

@@ -8,9 +8,9 @@ from typing import Final
 from metagen.verifiers.math.quantities import SCALES
 
 _ENGLISH: Final = (
-    r"(?:(?:final|correct|my)?[ ]?answers?(?:[ ]to[ ][^.\n:]{0,80}?)?"
+    r"(?:(?:(?:final|correct|my)?[ ]?answers?|final[ ](?:results?|solutions?))(?:[ ]to[ ][^.\n:]{0,80}?)?"
     r"(?:[ ](?:is|are)(?![ ]not\b)"
-    r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly))*"
+    r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly|indeed))*"
     r"|\s*\**\s*[:=—–]|[ ]-(?=[ ]))|####|<answer>)"
 )
 #: German, French, Spanish, Portuguese, Italian, Dutch, Polish, Czech, the Nordic languages, Turkish, Indonesian,
@@ -38,6 +38,7 @@ PHRASE: Final = re.compile(
 )
 SENTENCE: Final = re.compile(
     r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|, (?:not|but|rather|instead)\b|<\||</|\*\*|```"
+    r"|, and (?:it|this|that) (?:is|was)\b"
     r"|[。।]|(?<=^[A-Z]) (?:not|non|nicht)\b|(?:です|となります|である|입니다|이다|है|হয়)(?=\W|$)"
 )
 #: In one of these, an announced answer is a sentence, and the answer is in it.

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from metagen.errors import InputError
 from metagen.verifiers.math.announced import COMPOUND, FOLLOWS, NUMBER, PHRASE, SENTENCE, VERB
-from metagen.verifiers.math.asserted import TAKEN_BACK, is_stated
+from metagen.verifiers.math.asserted import TAKEN_BACK, is_mention, is_new_sentence, is_stated, main_clause
 from metagen.verifiers.math.grammar import parse
 from metagen.verifiers.math.tokens import TEMPERATURES, clean, tokens, unwrap
 from metagen.verifiers.math.tree import Unreadable
@@ -33,17 +33,38 @@ _JOIN: Final = re.compile(
 _MARKUP: Final = re.compile(r"\\(?:f?boxed|fbox|text|mbox|mathrm)\s*\{([^{}]*)\}|\$|\\[()\[\],;: ]")
 _WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
 _DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+#: An environment that aligns the rows of a derivation.
+_ENVIRONMENT: Final = r"(?:align(?:ed)?|eqnarray|gather(?:ed)?|split)\*?"
 _FORMULA: Final = re.compile(
     r"\$\$(?P<a>[^$]{1,1000})\$\$|(?<![\\\d])\$(?P<b>[^$\n]{1,1000})(?<!\\)\$"
     r"|\\\[(?P<c>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\]|\\\((?P<d>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\)"
+    rf"|(?P<e>\\begin\{{{_ENVIRONMENT}\}}(?:(?!\\begin\{{{_ENVIRONMENT}|\$)[\s\S]){{1,2000}}?\\end\{{{_ENVIRONMENT}\}})"
 )
 #: A formula that is a box without an answer.
 _EMPTY: Final = re.compile(r"[$\\()\[\]\s]*\\f?boxed\s*\{\s*\}[$\\()\[\].\s]*")
 _BASE: Final = re.compile(r"\bbase[\s-]*[$\\(\[]*\Z", re.IGNORECASE)
-#: A name with signs around it, such as $f^{-1}$ and $x_1$: it has a value, and is none.
+#: A name with signs around it, such as $f^{-1}$, $x_1$ and $\\triangle ABC$: it has a value, and is none.
 _NAME: Final = re.compile(
-    r"[$\\()\[\]\s]*[A-Za-z](?:'|\^\{?-1\}?|_\{?\w{1,3}\}?)(?:\([A-Za-z]\))?[$\\()\[\].\s]*"
+    r"[$\\()\[\]\s]*(?:[A-Za-z](?:'|\^\{?-1\}?|_\{?\w{1,3}\}?)(?:\([A-Za-z]\))?|triangle[\s{]*[A-Z]{2,4}\}?)[$\\()\[\].\s]*"
 )
+#: The code of a figure.
+_FIGURE: Final = re.compile(r"\[asy\].*?(?:\[/asy\]|\Z)", re.DOTALL)
+#: A box whose brace is not closed, in a formula that is.
+_OPEN_BOX: Final = re.compile(r"\\f?boxed\s*\{(?P<inside>[^$\n]{1,300}?)\.?\$")
+#: A derivation over several rows: its result stands in the last.
+_ROWS: Final = re.compile(
+    rf"\s*\\begin\{{{_ENVIRONMENT}\}}(.*?)\\end\{{{_ENVIRONMENT}\}}\s*\.?\s*", re.DOTALL
+)
+#: The sign that aligns rows, outside of matrices.
+_ALIGNED: Final = re.compile(r"&(?=\s*(?:[=<>]|\\equiv|\\[gl]eq?))|(?<==)&")
+#: An equation whose left side is more than a name, or that has several sides.
+_DERIVES: Final = re.compile(r"=.*=|(?:[-+*/^!]|\\(?:cdot|times|frac)).*=", re.DOTALL)
+#: Before what such a row comes to.
+_LEADS: Final = re.compile(r"\A(?:\s|=|\\(?:equiv|Rightarrow|Longrightarrow|implies|q?quad)(?![a-zA-Z]))+")
+#: A sum or product of powers behind the last equals sign, without delimiters.
+_POWERS: Final = re.compile(r"=\s*([-\d(][-\d\s+*/().]*\^[-\d\s+*/().^]*?)[\s.]*\Z")
+#: Behind words in place of an answer: what these come to.
+_COMES_TO: Final = re.compile(r"\A[^\n.$\d]{3,120},\s+which\s+(?:is|equals|comes\s+to)\s+(?=[$\d\\-])")
 
 
 def check(sources: tuple[Source, ...]) -> tuple[Source, ...]:
@@ -72,7 +93,7 @@ def find(
     ended: False for a text that was cut off. Then a match that reaches its end does not count, as more might have
     followed; nor does the source `last`.
     """
-    text = text[-TAIL:]
+    text = _FIGURE.sub(" ", text[-TAIL:])
     found: str | None = None
     for source in sources:
         match source:
@@ -99,6 +120,8 @@ def _in_boxes(text: str) -> str | None:
         if start < 0:
             break
         inside, end = _content(text, start)
+        if inside is None and (box := _OPEN_BOX.match(text, start)):
+            inside, end = box["inside"], box.end() - 1
         if not (inside and inside.strip()):
             # Empty, cut off, or malformed: one that stands before it may be whole.
             before = start
@@ -163,14 +186,14 @@ def _phrase(text: str, ended: bool) -> str | None:
         begin = len(rest) - len(rest.lstrip())
         if "\n\n\n" in rest[:begin]:
             continue
-        rest = rest[begin:].removeprefix("**").lstrip()
+        rest = _COMES_TO.sub("", rest[begin:].removeprefix("**").lstrip(), count=1)
         reaches = match.end() + 1_000 >= len(text)
         found, closed = _up_to_end(rest)
         if found and (ended or closed or not reaches) and not TAKEN_BACK.match(rest):
             # A sentence in place of an answer: the answer is in it.
             words = len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", found))
             sentence = words > 3 or (words and VERB.search(found))
-            return (_last(found) if sentence else None) or _balance(found)
+            return (_last(found) if sentence else None) or _result(_balance(found))
     return None
 
 
@@ -228,8 +251,20 @@ def _whole(text: str) -> str | None:
     return None if worded or ("$" in unwrap(stripped) and "\\$" not in stripped) else stripped
 
 
+def _result(formula: str) -> str:
+    """A formula, or of a derivation over several rows the last, without what leads to it."""
+    if (rows := _ROWS.fullmatch(formula)) is None:
+        return formula
+    said = [row.strip() for row in re.split(r"\\\\(?:\[\w+\])?", _ALIGNED.sub(" ", rows[1]))]
+    return next((_LEADS.sub("", row) for row in reversed(said) if row.strip(" .")), formula)
+
+
 def _last(text: str) -> str | None:
-    text = _FORMULA.sub(lambda one: " " * len(one[0]) if _NAME.fullmatch(one[0]) else one[0], text)
+    text = _FORMULA.sub(
+        lambda one: " " * len(one[0]) if _NAME.fullmatch(one[0]) else one[0], main_clause(text)
+    )
+    if powers := _POWERS.search(text.rstrip().rpartition("\n")[2]):
+        return powers[1]
     formulas = [
         one
         for one in _FORMULA.finditer(text)
@@ -237,6 +272,13 @@ def _last(text: str) -> str | None:
     ]
     numbers = list(NUMBER.finditer(text, formulas[-1].end() if formulas else 0))
     numbers = [one for one in numbers if not _BASE.search(text[max(0, one.start() - 12) : one.start()])]
+    while (
+        not numbers
+        and len(formulas) > 1
+        and is_mention(text, formulas[-1])
+        and not is_new_sentence(text, formulas[-2].end(), formulas[-1].start())
+    ):
+        formulas.pop()
     if not (numbers or formulas) or not is_stated(text, (numbers or formulas)[-1]):
         return None
     if numbers:
@@ -246,7 +288,12 @@ def _last(text: str) -> str | None:
         if quantity := _compound(text[formula.start() : end + 40], formulas[-1].start() - formula.start()):
             return quantity
     first = len(formulas) - 1
-    while first and _is_joined(text, formulas[first - 1].end(), formulas[first].start()):
+    # A derivation, such as $42! = 60 = 3$ or $m + n = 29$, stands alone.
+    while (
+        first
+        and not _DERIVES.search(formulas[-1][0])
+        and _is_joined(text, formulas[first - 1].end(), formulas[first].start())
+    ):
         first -= 1
-    contents = [next(g for g in formula.groups() if g is not None) for formula in formulas[first:]]
+    contents = [_result(next(g for g in one.groups() if g is not None)) for one in formulas[first:]]
     return ", ".join(contents) + _more(text, end)

@@ -151,7 +151,7 @@ class Keys:
             constant, other = (left, right) if not symbols(left) else (right, left)
             if not symbols(other):
                 return self._any(right)
-            if _is_name(other):
+            if _is_name(other) or _is_sum(other):
                 return self._any(constant)
         difference = minus(left, right)
         variables = sorted(symbols(difference))
@@ -187,6 +187,11 @@ def _is_name(node: Node) -> bool:
     return bool(symbols(node)) and all(
         n.op in _NAMES or (n.op == "number" and node.op == "call") for n in walk(node)
     )
+
+
+def _is_sum(node: Node) -> bool:
+    """A sum of names, such as a + b: asked for, it is a number. Sums of x, y and z are lines and planes."""
+    return node.op == "add" and all(map(_is_name, node.args)) and not symbols(node) <= {"x", "y", "z"}
 
 
 def _is_bare(node: Node) -> bool:
@@ -276,7 +281,16 @@ class Verdict(NamedTuple):
 UNPARSABLE: Final = Verdict(None, "unparsable")
 #: mpmath's contexts are not for two threads at once.
 _LOCK: Final = threading.Lock()
+_EQUALS: Final = re.compile(r"(?<![<>!:=\\])=(?!=)(?![^{]*\})")
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d{0,299})", re.ASCII)
+
+
+def _last_side(answer: str) -> str | None:
+    """The last side of a chain of equations; None for no chain, and where a brace is not closed."""
+    *before, side = _EQUALS.split(answer)
+    side = side.strip(" $.\n")
+    whole = all(map(str.strip, (*before, side))) and answer.count("{") == answer.count("}")
+    return side if before and whole else None
 
 
 @lru_cache(1 << 15)
@@ -304,4 +318,6 @@ def attempt(answer: str, percent: Percent, limit: int) -> Verdict | None:
     except (Unreadable, Beyond):
         text = words(answer)
         found = UNPARSABLE if text is None else Verdict(text)
+        if found == UNPARSABLE and (side := _last_side(answer)) is not None:
+            return attempt(side, percent, limit)
     return found if work.left >= 0 or limit >= WORK else None

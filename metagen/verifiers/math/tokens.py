@@ -108,6 +108,8 @@ _LATEX: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (rf"\\(?:{_SIZES})(?![a-zA-Z])(?!\s*\{{)", ""),
         (r"\\(?:q?quad|newline(?![a-zA-Z]))|(?<!\\)\\[,;: \n]|~", " "),
         (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])|\\degrees?(?![a-zA-Z])", "°"),
+        # Feet, or minutes; with two strokes it is not known which.
+        (r"(?<=\d)\s*\^\s*(?:\{\s*\\prime\s*\}|\\prime(?![a-zA-Z]))", ""),
         (r"\\pmod\s*(?:\{[^{}]*\}|\d+)|\(\s*\\(?:bmod|mod)\s*\d+\s*\)", ""),
         (r"\\mathbb\s*\{?R\}?|\\mathbf\{R\}|ℝ", r"\\reals "),
         (r"\\%|\\?%?\s*\\text\s*\{\s*(?:percent|percentage|pct)\s*\}", "%"),

@@ -85,6 +85,27 @@ FOUND = [
     ("When $x = 2$, the value is 7.", "7"),
     ("If he sells 3, he has 5.\nIf he sells 4, he has 9 in all.", "9"),
     ("There are 3 of them. However, 2 are equal, so there are 2", "2"),
+    # a result, and what its sentence says of it
+    ("That makes 3 x 2 = 6 feet, which is the answer for 3 inches.", "6"),
+    ("It is $10 - 1 = 9,$ which is the remainder when $10^x = 9$ is divided by $10.$", "10 - 1 = 9"),
+    ("The largest value is $1$, which occurs when $x = 0$.", "1"),
+    ("She has 2 bags of 6, which is a total of 12.", "12"),
+    ("The price is $5, which is the price of one, so the total is 15", "15"),
+    ("There are $3^5$ ways to assign $5$ people to $3$ offices.", "3^5"),
+    ("There are 5 apples in each of 3 bags, which makes 15", "15"),
+    ("So it leaves a remainder of 4 when divided by 12.", "4"),
+    ("So, $b = 1$ is the only possible value of $b$.", "b = 1"),
+    ("The answer is the product of all factors, which is $2 \\cdot 6 = 12$.", "2 \\cdot 6 = 12"),
+    ("The answer is 28 feet, and it is the length of the path.", "28 feet"),
+    ("So the final result is $9$, as we have seen.", "9"),
+    # derivations
+    ("$$\\begin{aligned} v &=& 1 + 1 \\\\ &=& 2 \\end{aligned}$$", "2"),
+    ("\\begin{align*}\nx &= 3 + 4 \\\\\n&= 7.\n\\end{align*}", "7."),
+    ("\\begin{align*} n &\\equiv 30 \\\\ &\\equiv 3 \\end{align*}", "3"),
+    ("so $n! = 2 \\cdot 30 = 60$ and $m! = 60 \\cdot 3 = 180$", "m! = 60 \\cdot 3 = 180"),
+    ("As we know, 3^2 + 1 = 2^3 + 2^1", "2^3 + 2^1"),
+    ("The answer is $\\boxed{2 + 3 = 5$.", "2 + 3 = 5"),
+    ("The answer is 7.\n[asy]\nlabel(\"$5$\", (0, 1), S);\n[/asy]", "7"),
 ]  # fmt: skip
 
 
@@ -108,6 +129,8 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
         "There are vertices of the triangle with sides of length $2\\sqrt{52}$, which is odd.",
         "When $a = 1$, it is 3.\n\nWhen $a = 2$, it is 5.",
         "Thus there are 3 values.\n\nHowever, this can be simplified.",
+        "This is an equation in the form $(a+b)(a-b)^2$.", "You can multiply it by the area of $\\triangle{RST}$.",
+        "The other triangle is $\\triangle BAD$.", "The answer is:\n[asy]\nlabel(\"$5$\", (0, 1), S);",
     ],
 )  # fmt: skip
 def test_no_answer(text: str) -> None:

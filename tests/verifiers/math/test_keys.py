@@ -76,6 +76,11 @@ CLASSES = [
     ["x_1 + x_2", "x_{2}+x_{1}"],
     ["f(2)+1", "1+f(2)", "f(1+1)+1"],
     ["f(x^5)", "f(x \\cdot x^4)", "f(x^3x^2)"],
+    # a sum of names that was asked for, and a chain whose beginning cannot be read
+    ["29", "m + n = 29", "$a + b + c = 29$", "AB + B = 29", "29 = p + q", "7.2 x 4 = 29 units",
+     "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix} \\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix} = 29", "29^{\\prime} feet"],
+    ["x + y = 29", "y + x = 29", "29 = x + y"],
+    ["x + y + z = 29"],
     # equations and assignments
     ["5", "x=5", "x = 5", "5=x", "y=5", "f(3)=5", "|AB|=5", "A:B=5", "2+3=5", "a = 2+3 = 5", "x \\approx 5",
      "x \\approx \\sqrt{25} = 5",
