@@ -85,8 +85,8 @@ class OptionRule(OfProblem):
             for part in (said, _NO_OPTION.sub("", said)):
                 if (key := known.get(fold(part.strip()))) is not None:
                     return Answer(said.strip(), key)
-        if (answer := _named(text, known)) is not None:
-            return answer
+        if (begun := _named(text, known)) is not None:
+            return begun
         return _concluded(text, options, known) if ended and not announcements(text) else MISSING
 
     async def key(self, answer: str) -> str | None:

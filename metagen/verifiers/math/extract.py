@@ -61,8 +61,8 @@ _ALIGNED: Final = re.compile(r"&(?=\s*(?:[=<>]|\\equiv|\\[gl]eq?))|(?<==)&")
 _DERIVES: Final = re.compile(r"=.*=|(?:[-+*/^!]|\\(?:cdot|times|frac)).*=", re.DOTALL)
 #: Before what such a row comes to.
 _LEADS: Final = re.compile(r"\A(?:\s|=|\\(?:equiv|Rightarrow|Longrightarrow|implies|q?quad)(?![a-zA-Z]))+")
-#: A sum or product of powers behind the last equals sign, without delimiters.
-_POWERS: Final = re.compile(r"=\s*([-\d(][-\d\s+*/().]*\^[-\d\s+*/().^]*?)[\s.]*\Z")
+#: A sum or product of powers without delimiters, where it stands behind the last equals sign.
+_POWERS: Final = re.compile(r"[-\d(][-\d\s+*/().^]{2,200}")
 #: Behind words in place of an answer: what these come to.
 _COMES_TO: Final = re.compile(r"\A[^\n.$\d]{3,120},\s+which\s+(?:is|equals|comes\s+to)\s+(?=[$\d\\-])")
 
@@ -93,12 +93,13 @@ def find(
     ended: False for a text that was cut off. Then a match that reaches its end does not count, as more might have
     followed; nor does the source `last`.
     """
-    text = _FIGURE.sub(" ", text[-TAIL:])
+    whole = text[-TAIL:]
+    text = _FIGURE.sub(" ", whole)
     found: str | None = None
     for source in sources:
         match source:
             case "pattern":
-                found = last_match(pattern, text, ended=ended) if pattern is not None else None
+                found = last_match(pattern, whole, ended=ended) if pattern is not None else None
             case "boxed":
                 found = _in_boxes(text)
             case "phrase":
@@ -260,11 +261,13 @@ def _result(formula: str) -> str:
 
 
 def _last(text: str) -> str | None:
-    text = _FORMULA.sub(
-        lambda one: " " * len(one[0]) if _NAME.fullmatch(one[0]) else one[0], main_clause(text)
-    )
-    if powers := _POWERS.search(text.rstrip().rpartition("\n")[2]):
-        return powers[1]
+    text = main_clause(text)
+    named = [one for one in _FORMULA.finditer(text) if _NAME.fullmatch(one[0])]
+    for one in named:
+        text = text[: one.start()] + " " * len(one[0]) + text[one.end() :]
+    _, equals, side = text.rstrip().rpartition("\n")[2].rpartition("=")
+    if equals and "^" in side and _POWERS.fullmatch(side := side.strip(" .")):
+        return side
     formulas = [
         one
         for one in _FORMULA.finditer(text)
@@ -280,6 +283,9 @@ def _last(text: str) -> str | None:
     ):
         formulas.pop()
     if not (numbers or formulas) or not is_stated(text, (numbers or formulas)[-1]):
+        return None
+    place = (numbers or formulas)[-1].end()
+    if named and named[-1].start() > place and is_new_sentence(text, place, named[-1].start()):
         return None
     if numbers:
         return numbers[-1][0]

@@ -1,6 +1,7 @@
 """Where answers are found."""
 
 import re
+from time import process_time
 
 import pytest
 
@@ -130,7 +131,8 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
         "When $a = 1$, it is 3.\n\nWhen $a = 2$, it is 5.",
         "Thus there are 3 values.\n\nHowever, this can be simplified.",
         "This is an equation in the form $(a+b)(a-b)^2$.", "You can multiply it by the area of $\\triangle{RST}$.",
-        "The other triangle is $\\triangle BAD$.", "The answer is:\n[asy]\nlabel(\"$5$\", (0, 1), S);",
+        "The other triangle is $\\triangle BAD$.", "We have $x = 3$. The point is $P'$.",
+        "The answer is:\n[asy]\nlabel(\"$5$\", (0, 1), S);",
     ],
 )  # fmt: skip
 def test_no_answer(text: str) -> None:
@@ -162,6 +164,16 @@ def test_the_last_match_of_a_pattern_counts() -> None:
 )  # fmt: skip
 def test_what_may_go_on_is_no_answer(text: str, answer: str | None) -> None:
     assert find(text, pattern=None, ended=False) == answer
+
+
+def test_a_text_full_of_signs_takes_no_longer() -> None:
+    for piece in (
+        "= ^ ", "= 1^1 ", "$x$ ", "there are 5 a to ", "is 5, which is the ", "\\begin{align} ", "[asy] ",
+        "we can find ", "\\boxed{", ". 5\n",
+    ):  # fmt: skip
+        began = process_time()
+        find(piece * (20_000 // len(piece)), pattern=None)
+        assert process_time() - began < 2, piece
 
 
 def test_unknown_source() -> None:
