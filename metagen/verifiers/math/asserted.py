@@ -53,7 +53,7 @@ _PART: Final = re.compile(
 _CASE: Final = re.compile(r"\W*(?:when|if|for)\s+\W{0,3}[a-z]\W{0,3}=", re.IGNORECASE)
 #: A later paragraph that begins so goes on to something else.
 _GOES_ON: Final = re.compile(
-    r"\n\s*\n\W{0,8}(?:however|but|alternatively|wait|on\s+the\s+other\s+hand)\b", re.IGNORECASE
+    r"\n[^\S\n]*\n\W{0,8}(?:however|but|alternatively|wait|on\s+the\s+other\s+hand)\b", re.IGNORECASE
 )
 
 
@@ -74,7 +74,7 @@ _COUNT: Final = re.compile(
     r"(?:to|that|which|from|for|of|such)\b(?P<rest>[^.\n]*))",
     re.IGNORECASE,
 )
-_DIVIDED: Final = re.compile(r"\s+when\s+(?:it\s+is\s+)?divided\s+by\b[^.\n]*", re.IGNORECASE)
+_DIVIDED: Final = re.compile(r"\swhen\s+(?:it\s+is\s+)?divided\s+by\b[^.\n]*", re.IGNORECASE)
 #: Within such words: the sentence comes to another result.
 _GIVES: Final = re.compile(
     r"=|\b(?:so|total|sum|product|same|more|less|increase|decrease|gives?|makes?|leaves?|left)\b",
