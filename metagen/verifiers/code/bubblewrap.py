@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from metagen.verifiers.code import seccomp
-from metagen.verifiers.code.isolation import IsolationError, find_program, rlimits
+from metagen.verifiers.code.isolation import IsolationError, find_program, kernel_limits, rlimits
 from metagen.verifiers.code.limits import Limits
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -100,6 +101,28 @@ class Bubblewrap:
         # In a user namespace, the process that bubblewrap leaves there is of the same user.
         return [*words, "--", *self._user(), *rlimits(limits, beside=0 if self.root else 1), *inner]
 
+    def server(
+        self, inner: abc.Sequence[str], *, readable: abc.Sequence[Path], hidden: abc.Sequence[Path]
+    ) -> list[str] | None:
+        """As in `Isolation`. None without a filter, and where `/tmp`, which each copy gets anew, is to be read."""
+        if self.filter is None or any(path.is_relative_to("/tmp") for path in readable):
+            return None
+        # The groups of copies are seen from where they were opened; older kernels look for them in this namespace.
+        namespaces = [word for word in self._namespaces() if word != "--unshare-cgroup-try"]
+        words = [*self.prefix, self.path, *namespaces, "--cap-add", "CAP_SYS_ADMIN"]
+        words += _view(tuple(readable), tuple(hidden), 4096)
+        if not self.root:
+            words += ["--proc", "/tmp/proc"]  # a user namespace is described there
+        return [*words, "--chdir", "/tmp", "--remount-ro", "/", "--", *inner]
+
+    def confinement(self, limits: Limits) -> dict[str, Any]:
+        """As in `Isolation`: what `inside/server.py` reads."""
+        return {
+            "user": self._draw_user() if self.root else None,
+            "disk": limits.disk,
+            "limits": kernel_limits(limits, beside=0 if self.root else 1),
+        }
+
     def _namespaces(self) -> list[str]:
         words = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         words += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL"]
@@ -114,7 +137,7 @@ class Bubblewrap:
         setpriv = find_program("setpriv")
         if setpriv is None:
             raise IsolationError("no 'setpriv' here, which gives up the rights of root; install util-linux")
-        user = self.users.start + secrets.randbelow(len(self.users))
+        user = self._draw_user()
         return [
             setpriv,
             f"--reuid={user}",
@@ -124,6 +147,9 @@ class Bubblewrap:
             "--no-new-privs",
             "--",
         ]
+
+    def _draw_user(self) -> int:
+        return self.users.start + secrets.randbelow(len(self.users))
 
     def path_inside(self, file: Path, place: str) -> str:
         return place

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn, TypeVar
 from metagen.errors import MetagenError
 from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.limits import Limits
-from metagen.verifiers.code.process import Process
+from metagen.verifiers.code.process import Output, Process
 
 T = TypeVar("T")
 #: Ends of an execution without an answer.
@@ -72,14 +72,10 @@ class Execution:
         self.stderr = bytearray()
         self.process: Process | None = None
 
-    def launch(
-        self, command: list[str], *, inherited: tuple[int, ...], contained: bool, stdin: int | None = None
-    ) -> None:
+    def launch(self, start: Callable[[Output], Process]) -> None:
         """Start the process. Raises SandboxError."""
         try:
-            self.process = Process(
-                command, inherited=inherited, stdin=stdin, output=self._keep, contained=contained
-            )
+            self.process = start(self._keep)
         except OSError as error:
             raise SandboxError(
                 f"a sandbox did not start: {error}; is the machine out of memory, processes or file descriptors?"
@@ -130,6 +126,10 @@ class Execution:
         if self._group is not None and self._group.out_of_memory():
             self.end(
                 "memory", f"{self._who} was killed for using more than {self._limits.memory} bytes of memory"
+            )
+        if process.lost:
+            raise SandboxError(
+                f"{self._who} ended because the process that started it did; is the machine out of memory?"
             )
         # The shell's convention for a signal, which bubblewrap follows; and the one of processes started directly.
         killed = status - 128 if 128 < status <= 192 else -status if status < 0 else 0

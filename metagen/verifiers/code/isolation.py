@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from metagen.errors import InputError
 from metagen.verifiers.code.limits import Limits
@@ -56,6 +56,17 @@ class Isolation(Protocol):
     def path_inside(self, file: Path, place: str) -> str:
         """The path at which the candidate finds a file of ours that is put at `place`."""
 
+    def server(
+        self, inner: abc.Sequence[str], *, readable: abc.Sequence[Path], hidden: abc.Sequence[Path]
+    ) -> list[str] | None:
+        """The command that runs `inside/server.py`, whose copies are isolated as by `command`.
+
+        None: that cannot be promised. An isolation that has such a command is hashable.
+        """
+
+    def confinement(self, limits: Limits) -> dict[str, Any]:
+        """A request for such a copy."""
+
 
 @cache
 def find_program(program: str) -> str | None:
@@ -63,26 +74,30 @@ def find_program(program: str) -> str | None:
     return shutil.which(program)
 
 
-def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
-    """A prefix that sets the limits of the kernel on each process, and starts what follows.
+def kernel_limits(limits: Limits, *, beside: int = 0) -> dict[str, tuple[int, int]]:
+    """The limits of the kernel on each process, soft and hard, by the names that `prlimit` has for them.
 
-    beside: processes of ours that the kernel counts with the candidate's. Raises IsolationError without `prlimit`.
+    beside: processes of ours that the kernel counts with the candidate's.
     """
+    seconds, processes = limits.cpu_seconds, limits.processes + beside
+    return {
+        "nproc": (processes, processes),
+        "as": (limits.memory, limits.memory),
+        "fsize": (limits.file, limits.file),
+        "cpu": (seconds, seconds + 1),
+        "nofile": (256, 256),
+        "core": (0, 0),
+        "memlock": (0, 0),
+    }
+
+
+def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
+    """A prefix that sets `kernel_limits`, and starts what follows. Raises IsolationError without `prlimit`."""
     prlimit = find_program("prlimit")
     if prlimit is None:
         raise IsolationError("no 'prlimit' here, which sets the limits of each process; install util-linux")
-    seconds = limits.cpu_seconds
-    return [
-        prlimit,
-        f"--nproc={limits.processes + beside}",
-        f"--as={limits.memory}",
-        f"--fsize={limits.file}",
-        f"--cpu={seconds}:{seconds + 1}",
-        "--nofile=256",
-        "--core=0",
-        "--memlock=0",
-        "--",
-    ]
+    bounds = kernel_limits(limits, beside=beside).items()
+    return [prlimit, *(f"--{name}={soft}:{hard}" for name, (soft, hard) in bounds), "--"]
 
 
 @dataclass(frozen=True)
@@ -115,3 +130,11 @@ class NoIsolation:
 
     def path_inside(self, file: Path, place: str) -> str:
         return str(file)
+
+    def server(
+        self, inner: abc.Sequence[str], *, readable: abc.Sequence[Path], hidden: abc.Sequence[Path]
+    ) -> list[str] | None:
+        return None
+
+    def confinement(self, limits: Limits) -> dict[str, Any]:
+        raise IsolationError("nothing confines the copies of a server here")

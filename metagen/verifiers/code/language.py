@@ -163,14 +163,35 @@ _IMPORT = re.compile(
     r"^from (__future__ import annotations|metagen\.verifiers\.code\.inside\.values import \([^)]*\))\n",
     re.MULTILINE,
 )
+#: The start of an inside in a process of its own; its argument is the number of the socket.
+ALONE: Final = "import sys\nserve(int(sys.argv[1]))\n"
 
 
 @cache
-def source(name: str) -> str:
-    """The inside called `name`, joined with the values it speaks in; its annotations are not to be evaluated."""
-    inside = files("metagen.verifiers.code.inside")
-    values, program = (inside.joinpath(f"{part}.py").read_text("utf-8") for part in ("values", name))
-    return _IMPORT.sub("", values + program)
+def source(name: str, start: str = ALONE) -> str:
+    """The inside called `name`, joined with the values it speaks in, and a start; its annotations are not evaluated."""
+    return _joined(_part("values"), _part(name), start)
+
+
+@cache
+def server(name: str) -> str:
+    """The inside called `name` with a server as its start."""
+    return source(name, _part("server"))
+
+
+@cache
+def attempt() -> str:
+    """A server whose inside says no more than that it stands."""
+    inside = "import os\ndef serve(number): os.write(number, b'stands')\n"
+    return _joined(_part("values"), inside, _part("server"))
+
+
+def _part(name: str) -> str:
+    return files("metagen.verifiers.code.inside").joinpath(f"{name}.py").read_text("utf-8")
+
+
+def _joined(*parts: str) -> str:
+    return _IMPORT.sub("", "".join(parts))
 
 
 @cache

@@ -7,9 +7,10 @@ import os
 import socket
 import sys
 from collections import abc
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from metagen.verifiers.code.gate import Gate
 from metagen.verifiers.code.isolation import Isolation, IsolationError, NoIsolation
 from metagen.verifiers.code.language import Language, Python, lacks_package, source
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.nest import Inside, Nests
+from metagen.verifiers.code.process import Child, Output, Process
 from metagen.verifiers.code.script import Script, ScriptFiles
 from metagen.verifiers.code.session import Session
 
@@ -105,6 +108,7 @@ class Sandbox:
             isolation = NoIsolation()
         self.isolation: Isolation = isolation or Bubblewrap.find()
         self._groups = Groups.find() if control_groups else None
+        self._nests = Nests(self.isolation)
         # More than processors: a start waits for the kernel as long as it computes.
         self._gate = Gate(concurrency or 2 * len(os.sched_getaffinity(0)))
 
@@ -180,9 +184,7 @@ class Sandbox:
         return candidate.result(), judge.result()
 
     @asynccontextmanager
-    async def open(
-        self, limits: Limits, *, inside: Literal["candidate", "judge"] = "candidate"
-    ) -> AsyncIterator[Session]:
+    async def open(self, limits: Limits, *, inside: Inside = "candidate") -> AsyncIterator[Session]:
         """A fresh process that is ready to be asked; when the block is left, it is killed with all it started."""
         judge = inside == "judge"
         if judge:
@@ -191,24 +193,29 @@ class Sandbox:
         outer, inner = socket.socketpair()
         session = Session(limits, group, "the code of the tests" if judge else "the program")
         try:
-            number = inner.fileno()
-            language: Language = self.judge if judge else self.language
-            begin = self.judge.run(source("judge"), number) if judge else language.start(number)
-            with self._command(begin.command, limits, group, language) as (command, calls):
-                start = session.start(
-                    command,
-                    inner,
-                    outer,
-                    inherited=calls,
-                    preamble=begin.preamble,
-                    contained=self.isolation.contains,
-                )
-                await _to_its_end(start)
+            with self._starting(inside, limits, group, inner) as (start, preamble):
+                await _to_its_end(session.start(start, inner, outer, preamble=preamble))
             yield session
         finally:
             inner.close()
             await session.close()
             outer.close()
+
+    @contextmanager
+    def _starting(
+        self, inside: Inside, limits: Limits, group: Group | None, inner: socket.socket
+    ) -> Iterator[tuple[Callable[[Output], Process], bytes]]:
+        """A start of a fresh inside, to be called within the block, and what it is to be sent first."""
+        language: Language = self.judge if inside == "judge" else self.language
+        number = inner.fileno()
+        if (python := self._nests.offer(language)) is not None:
+            directories = group.directories if group else []
+            yield partial(self._nests.fork, inside, python, limits, number, directories), b""
+            return
+        begin = self.judge.run(source("judge"), number) if inside == "judge" else language.start(number)
+        with self._command(begin.command, limits, group, language) as (command, calls):
+            contained = self.isolation.contains
+            yield partial(Child, command, inherited=(number, *calls), contained=contained), begin.preamble
 
     @asynccontextmanager
     async def _script(self, program: str, stdin: str, limits: Limits) -> AsyncIterator[Script]:
@@ -222,10 +229,15 @@ class Sandbox:
                 # Address space is no memory: a program may ask for a large stack, and use little of it.
                 grouped = group is not None and group.memory is not None
                 each = replace(limits, memory=limits.memory + STACKS) if grouped else limits
-                with self._command(inner, each, group, self.language, seen) as (command, calls):
-                    contained = self.isolation.contains
-                    start = script.start(command, stdin=files.stdin, inherited=calls, contained=contained)
-                    await _to_its_end(start)
+                contained = self.isolation.contains
+                with (
+                    self._command(inner, each, group, self.language, seen) as (command, calls),
+                    files.stdin.open("rb") as given,
+                ):
+                    start = partial(
+                        Child, command, inherited=calls, contained=contained, stdin=given.fileno()
+                    )
+                    await _to_its_end(script.start(start))
                 yield script
             finally:
                 await script.close()

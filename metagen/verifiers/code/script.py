@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.execution import Execution, Stopped
 from metagen.verifiers.code.language import Start, script_lacks_package
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.process import Output, Process
 
 #: Says on standard error that the sandbox stands, then becomes the program; where it cannot, says nothing.
 _BEGIN = 'while [ "$1" != -- ]; do export "$1"; shift; done; shift; [ -x "$1" ] && echo "$0" >&2 && exec "$@"'
@@ -56,15 +56,9 @@ class Script(Execution):
         variables = [f"{name}={value}" for name, value in begin.environment.items()]
         return ["/bin/sh", "-c", _BEGIN, self._mark, *variables, "--", *begin.command]
 
-    async def start(
-        self, command: list[str], *, stdin: Path, inherited: tuple[int, ...], contained: bool
-    ) -> None:
+    async def start(self, start: Callable[[Output], Process]) -> None:
         """Start the process, and wait until the program is about to begin. Raises SandboxError."""
-        given = os.open(stdin, os.O_RDONLY)
-        try:
-            self.launch(command, inherited=inherited, contained=contained, stdin=given)
-        finally:
-            os.close(given)
+        self.launch(start)
         assert self.process is not None
         try:
             ended = asyncio.ensure_future(self.wait())

@@ -7,12 +7,14 @@ import json
 import re
 import secrets
 import socket
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from metagen.verifiers.code.cgroup import Group
 from metagen.verifiers.code.execution import Execution, Stopped
 from metagen.verifiers.code.inside.values import CONTAINER
 from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.process import Output, Process
 
 #: Bytes of a line that is looked at in a thread.
 LONG = 64 * 1024
@@ -34,13 +36,11 @@ class Session(Execution):
 
     async def start(
         self,
-        command: list[str],
+        start: Callable[[Output], Process],
         inner: socket.socket,
         outer: socket.socket,
         *,
-        inherited: tuple[int, ...],
         preamble: bytes,
-        contained: bool,
     ) -> None:
         """Start the process, and wait until it can be asked.
 
@@ -48,7 +48,7 @@ class Session(Execution):
         it starts may live on. Raises SandboxError.
         """
         self._reader, self._writer = await asyncio.open_connection(sock=outer, limit=self._most)
-        self.launch(command, inherited=(inner.fileno(), *inherited), contained=contained)
+        self.launch(start)
         # The end of the channel is seen here only if no one else holds the other end.
         inner.close()
         self._writer.write(preamble)

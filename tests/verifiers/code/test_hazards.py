@@ -1,6 +1,7 @@
 """Each hazard is contained, and its verdict is right."""
 
 import asyncio
+import gc
 import os
 import socket
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from metagen.verifiers.code.check import Suite, check
+from metagen.verifiers.code.nest import Nest
 from metagen.verifiers.code.sandbox import Sandbox
 from tests.verifiers.code.hazards import HAZARDS, HONEST, Hazard
 
@@ -65,27 +67,39 @@ def remains() -> list[str]:
 
 
 def processes() -> list[str]:
-    """Processes that were started by this one and bubblewrap, alone or orphaned."""
+    """Processes of sandboxes that descend from this one. Three are a nest's own, and wait for the next program."""
+    nests = [thing.pid for thing in gc.get_objects() if type(thing) is Nest]
+    for _ in range(2):
+        nests += [pid for pid in map(int, pids()) if parent(pid) in nests and pid not in nests]
     found = []
-    for status in Path("/proc").glob("[0-9]*/cmdline"):
+    for pid in map(int, pids()):
         try:
-            words = status.read_bytes().split(b"\0")
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(word.endswith(b"bwrap") for word in words[:1]) and mine(status.parent):
+        if pid not in nests and (words[0].endswith(b"bwrap") or parent(pid) in nests) and mine(pid):
             found.append(b" ".join(words).decode(errors="replace"))
     return found
 
 
-def mine(process: Path) -> bool:
+def pids() -> list[str]:
+    return [path.name for path in Path("/proc").glob("[0-9]*")]
+
+
+def parent(pid: int) -> int:
+    """The parent of a process; 0 if there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def mine(pid: int) -> bool:
     """Whether a process descends from this one; workers that share the tests have sandboxes of their own."""
-    while process.name not in ("0", "1"):
-        if int(process.name) == os.getpid():
+    while pid > 1:
+        if pid == os.getpid():
             return True
-        try:
-            process = Path("/proc", (process / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            return False
+        pid = parent(pid)
     return False
 
 

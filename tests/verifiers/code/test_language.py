@@ -9,7 +9,7 @@ import pytest
 
 from metagen.errors import InputError
 from metagen.verifiers.code.check import Suite, check
-from metagen.verifiers.code.language import Python, Start, source
+from metagen.verifiers.code.language import Python, Start, server, source
 from metagen.verifiers.code.sandbox import Sandbox
 
 INSIDE = """
@@ -59,10 +59,10 @@ def test_candidates_in_another_language_tests_in_python(sandbox: Sandbox) -> Non
 
 def test_the_insides_share_no_name_by_accident() -> None:
     """They are joined into one namespace: a name defined twice would change the half that knew it first."""
-    for inside in ("candidate", "judge"):
+    for inside in (source("candidate"), source("judge"), server("candidate"), server("judge")):
         names = [
             node.name if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else target.id
-            for node in ast.parse(source(inside)).body
+            for node in ast.parse(inside).body
             for target in getattr(node, "targets", [node])
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) or isinstance(target, ast.Name)
         ]

@@ -1,8 +1,7 @@
 """The inside of a sandbox: answers calls to a candidate's functions with plain values, over one socket.
 
-Joined with `values.py` and run by `python -c`, with the number of the socket as its argument. The
-candidate shares this interpreter and may patch all of it; so nothing here judges, and no expected
-value comes here.
+Joined with `values.py`, and with a start: `language.ALONE` or `server.py`. The candidate shares this interpreter
+and may patch all of it; so nothing here judges, and no expected value comes here.
 """
 
 from __future__ import annotations
@@ -273,8 +272,16 @@ def _format_trace(error: BaseException, source: str) -> str:
     return text if _len(text) <= 4000 else f"{text[:2000]}\n…\n{text[-2000:]}"
 
 
-if __name__ == "__main__":
-    channel = _Channel(int(_sys.argv[1]))
+channel: _Channel
+candidate: _Candidate
+#: Beginning of each answer.
+nonce: str
+
+
+def serve(number: int) -> None:
+    """Answer the requests that come over socket `number`, until its other end has closed."""
+    global candidate, channel, nonce
+    channel = _Channel(number)
     _sys.argv[:] = ["solution.py"]
     hello = channel.receive()
     nonce = f'{{"nonce":"{hello["nonce"]}",'

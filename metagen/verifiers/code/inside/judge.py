@@ -1,9 +1,9 @@
 """The inside of the other sandbox: runs tests whose calls are answered by the candidate, elsewhere.
 
-Joined with `values.py` and run by `python -c`. The tests' code is executed here, and the names that it does
-not define are asked of the candidate's process, through the process outside of both. What comes back are
-plain values, and references to objects that stay there; so nothing of the candidate's can patch a test,
-an operator or an expected value.
+Joined with `values.py`, and with a start: `language.ALONE` or `server.py`. The tests' code is executed here,
+and the names that it does not define are asked of the candidate's process, through the process outside of both.
+What comes back are plain values, and references to objects that stay there; so nothing of the candidate's can
+patch a test, an operator or an expected value.
 """
 
 from __future__ import annotations
@@ -525,8 +525,14 @@ def _show(value: Any) -> str:
     return text if len(text) <= 500 else f"{text[:400]} … {text[-80:]}"
 
 
-if __name__ == "__main__":
-    channel = Channel(int(sys.argv[1]))
+channel: Channel
+namespace: Namespace
+
+
+def serve(number: int) -> None:
+    """Run the tests that come over socket `number`, and say of each how it went."""
+    global channel, namespace
+    channel = Channel(number)
     request = channel.receive()
     sys.modules["tests"] = type(sys)("tests")
     namespace = Namespace(
