@@ -8,17 +8,25 @@ have left.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from metagen.generators.decoding.parameters import CUTS
 from metagen.generators.torch.parameters import RowParams, columns
 
 #: Tokens that top_h looks at.
 HEAD = 100
+#: Size from which top_p looks at the head of a vocabulary first, on a CPU, and the share of it that a head may be.
+LARGE, SPARSE = 8192, 16
+#: Difference between two orders of summation, as a share of the sum, that is taken to be possible.
+CLOSE = 5e-5
+Row = NDArray[np.float32]
 _FUNCTIONS: dict[str, Callable[[Tensor, RowParams], Tensor]] = {}
 
 
@@ -91,11 +99,15 @@ def top_k(z: Tensor, params: RowParams) -> Tensor:
 @adapter
 def top_p(z: Tensor, params: RowParams) -> Tensor:
     """Cut, from the least probable up, while the cumulative probability is at most 1 − p (Holtzman et al. 2020)."""
-    ascending = _sort(z)
-    cumulative = torch.softmax(ascending, -1).cumsum(-1)
-    cut = (cumulative <= params.column("drop", z)).sum(-1, keepdim=True)
-    v = z.shape[-1]
-    return _first(z, ascending.flip(-1), (v - cut).clamp_(min=1))
+    drop = params.column("drop", z)
+    if z.device.type != "cpu" or z.dtype != torch.float32 or z.shape[-1] < LARGE:
+        return _nucleus(z, drop)
+    kept = z.clone()
+    for i, (row, bound) in enumerate(zip(z.numpy(), drop.numpy()[:, 0].tolist(), strict=True)):
+        shares = torch.softmax(z[i], -1).numpy()
+        edge, count = _find_in_head(row, shares, bound) or _find_in_all(row, bound)
+        _keep_first(kept[i], edge, count)
+    return kept
 
 
 @adapter
@@ -162,8 +174,58 @@ def mirostat(z: Tensor, bits: Tensor, params: RowParams) -> Tensor:
 _ADAPTERS = [(next(iter(columns(name))), _FUNCTIONS[name]) for name in CUTS if name in _FUNCTIONS]
 
 
+def _nucleus(z: Tensor, drop: Tensor) -> Tensor:
+    """What top_p leaves, by a sort of all; drop [N, 1]."""
+    ascending = _sort(z)
+    cumulative = torch.softmax(ascending, -1).cumsum(-1)
+    cut = (cumulative <= drop).sum(-1, keepdim=True)
+    return _first(z, ascending.flip(-1), (z.shape[-1] - cut).clamp_(min=1))
+
+
+def _find_in_all(z: Row, drop: float) -> tuple[np.float32, int]:
+    """The least logit that top_p keeps of one row z [V], and how many tokens it keeps."""
+    ascending = np.sort(z)
+    cumulative = torch.softmax(torch.from_numpy(ascending), -1).cumsum(-1).numpy()
+    cut = min(int(np.count_nonzero(cumulative <= drop)), len(z) - 1)
+    return ascending[cut], len(z) - cut
+
+
+def _find_in_head(z: Row, p: Row, drop: float) -> tuple[np.float32, int] | None:
+    """The same, with the probabilities p; None where only a sort of all can tell.
+
+    Tokens with p < drop / V are cut, because all of them together have less than `drop`. The others are few, as a rule.
+    The sort of all adds in another order: where that could matter, it decides.
+    """
+    size = len(z)
+    chosen = p >= drop / size
+    if not 0 < np.count_nonzero(chosen) <= size // SPARSE:
+        return None
+    head = np.sort(p[chosen])
+    below = np.cumsum(head, dtype=np.float64)
+    below += p.sum(dtype=np.float64) - below[-1]
+    cut = int(np.searchsorted(below, drop, side="right"))
+    last = below[cut - 1] if cut else below[0] - head[0]
+    if cut == len(head) or min(drop - last, below[cut] - drop) <= CLOSE * drop:
+        return None
+    return np.partition(z[chosen], cut)[cut], len(head) - cut
+
+
+def _keep_first(z: Tensor, edge: np.float32, count: int) -> None:
+    """Keep the first `count` logits of a row from `edge` upwards, lower ids first among equals, in place."""
+    row = z.numpy()
+    more = np.count_nonzero(row >= edge) - count
+    left_out = np.flatnonzero(row == edge)[-more:] if more > 0 else None
+    F.threshold(z, float(np.nextafter(edge, np.float32(-np.inf))), -torch.inf, inplace=True)
+    if left_out is not None:
+        row[left_out] = -np.inf
+
+
 def _cut(z: Tensor, remove: Tensor) -> Tensor:
-    return z.masked_fill(remove, -torch.inf)
+    if z.device.type != "cpu":
+        return z.masked_fill(remove, -torch.inf)
+    out = np.full_like(z, -np.inf)  # on a CPU a third of the time
+    np.copyto(out, z.numpy(), where=~remove.numpy())
+    return torch.from_numpy(out)
 
 
 def _below(z: Tensor, p: Tensor, least: Tensor) -> Tensor:
@@ -195,5 +257,13 @@ def _sort(z: Tensor) -> Tensor:
 
 
 def _order(z: Tensor) -> Tensor:
-    """What sorts rows, in whatever order equals come."""
-    return torch.from_numpy(np.argsort(z.numpy(), -1)) if z.device.type == "cpu" else torch.argsort(z, -1)
+    """What sorts rows of numbers that are not negative, in whatever order equals come."""
+    if z.device.type != "cpu":
+        return torch.argsort(z, -1)
+    if z.dtype != torch.float32 or sys.byteorder != "little":
+        return torch.from_numpy(np.argsort(z.numpy(), -1))
+    # Such numbers are in the order of their bits: with the place below them, a key. It takes a third of the time.
+    keys = np.empty((*z.shape, 2), np.uint32)
+    keys[..., 0], keys[..., 1] = np.arange(z.shape[-1]), z.numpy().view(np.uint32)
+    keys.view(np.uint64)[..., 0].sort(-1)
+    return torch.from_numpy(keys[..., 0].astype(np.int64))

@@ -30,6 +30,7 @@ from metagen.generators.decoding.adapters import Mirostat
 from metagen.generators.decoding.parameters import ADAPTERS
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import SamplingParams
+from metagen.generators.torch.adapters import LARGE, _find_in_all, _find_in_head, _nucleus, top_p
 from metagen.generators.torch.history import History
 from metagen.generators.torch.parameters import Parameters, RowParams
 from metagen.generators.torch.sampling import adapt, distribution, draw
@@ -169,6 +170,54 @@ def test_ties_of_rounded_logits_are_treated_alike_but_by_top_p_and_top_h() -> No
             equal = (rounded[(mine == row).all(-1)][0] == last).nonzero()[:, 0]
             inside = [i for i in equal.tolist() if i in edge.tolist()]
             assert inside == equal.tolist()[: len(inside)], "of equal tokens the lower ids are kept"
+
+
+@pytest.mark.parametrize("size", [LARGE, 32_000, 49_157])
+@pytest.mark.parametrize("scale", [0.3, 3.0, 8.0])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_the_nucleus_of_a_large_vocabulary_is_that_of_a_sort_of_all(
+    size: int, scale: float, rounded: bool
+) -> None:
+    """Flat and peaked, with ties and without, where tokens are ruled out and where only one is left."""
+    shares = (1e-7, 0.05, 0.5, 0.9, 0.97, 0.999)
+    logits = torch.randn(len(shares), size, generator=torch.Generator().manual_seed(size)) * scale
+    if rounded:
+        logits = (logits * 4).round() / 4
+    logits[1::2, ::3] = -torch.inf
+    logits[5, 1:] = -torch.inf
+    params = rows_of([SamplingParams(top_p=share) for share in shares])
+    drop = params.column("drop", logits)
+    kept = top_p(logits, params)
+    assert torch.equal(kept, _nucleus(logits, drop))
+    for row, mine, share in zip(logits, kept, shares, strict=True):
+        alone = TopPLogitsWarper(share)(None, row[None])[0]  # type: ignore[arg-type]
+        assert torch.equal(mine[~mine.isneginf()].sort().values, alone[~alone.isneginf()].sort().values)
+
+
+def test_a_head_is_looked_at_first_and_a_sort_decides_what_is_close() -> None:
+    """Both ways are taken by the rows above."""
+    z = torch.randn(2, 32_000, generator=torch.Generator().manual_seed(9)) * torch.tensor([[0.3], [8.0]])
+    flat, peaked = (
+        _find_in_head(row.numpy(), torch.softmax(row, -1).numpy(), float(np.float32(0.1))) for row in z
+    )
+    assert flat is None
+    assert peaked == _find_in_all(z[1].numpy(), float(np.float32(0.1)))
+    p = torch.tensor([0.25, 0.25, 0.25, 0.25, *[1e-12] * (LARGE - 4)])
+    assert _find_in_head(p.log().numpy(), p.numpy(), 0.25) is None, "the edge is where the threshold is"
+    assert _find_in_head(p.log().numpy(), p.numpy(), 0.3) is not None
+
+
+def test_a_row_that_is_no_distribution_stays_one_in_a_large_vocabulary() -> None:
+    logits = torch.randn(3, LARGE, generator=torch.Generator().manual_seed(10)) * 8
+    logits[0, 5] = torch.nan
+    drawn = draw(logits, np.full(3, 0.5), rows_of([SamplingParams(top_p=0.9)] * 3))
+    assert drawn.bad.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_typical_tokens_of_a_large_vocabulary_are_those_of_transformers(rows: int) -> None:
+    logits = torch.randn(rows, 32_000, generator=torch.Generator().manual_seed(rows)) * 3
+    check_parity([SamplingParams(typical_p=0.1 + 0.1 * i) for i in range(rows)], logits, 3)
 
 
 CUTS = ("top_h", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_p", "top_k", "mirostat")

@@ -11,7 +11,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 from metagen.generators.engine import SamplingParams
 from metagen.generators.randomness import seed_array, uniform
 from metagen.generators.torch.parameters import RowParams
-from metagen.generators.torch.sampling import BLOCK, LARGE, adapt, draw, pick
+from metagen.generators.torch.sampling import BLOCK, FEW, LARGE, adapt, draw, pick
 
 
 def params(*rows: tuple[float, int, float], top_logprobs: Sequence[int] | None = None) -> RowParams:
@@ -104,6 +104,22 @@ def test_what_is_no_distribution_is_told_by_row(bad: float, row: tuple[float, in
     logits = torch.randn(3, 6)
     logits[1, 2] = bad
     assert draw(logits, np.full(3, 0.5), params(*[row] * 3)).bad.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("size", [LARGE, LARGE + 1, 49_152])
+@pytest.mark.parametrize("cut", [0.0, 0.2])
+def test_few_rows_are_drawn_from_as_many_are(size: int, cut: float) -> None:
+    """Equal tokens, sums and warnings of a near edge, not only nearly equal ones."""
+    n = 400
+    weights = torch.softmax(torch.randn(n, size, generator=torch.Generator().manual_seed(size)) * 4, -1)
+    weights[weights < weights.amax(-1, keepdim=True) * cut] = 0
+    u = np.random.default_rng(size).random(n)
+    u[:2], u[2:4] = 0.0, np.nextafter(1, 0)
+    together = pick(weights, u)
+    for rows in (1, FEW):
+        parts = [pick(weights[i : i + rows], u[i : i + rows]) for i in range(0, n, rows)]
+        for whole, pieces in zip(together, zip(*parts, strict=True), strict=True):
+            assert torch.equal(whole, torch.cat(pieces))
 
 
 @pytest.mark.parametrize("size", [LARGE, LARGE + 1, 49_152, 50_257])
