@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from metagen.generators.decoding.words import Words
 from metagen.generators.engine import SamplingParams
 from metagen.generators.torch.history import History
 from metagen.generators.torch.parameters import RowParams
-from metagen.generators.torch.sampling import adapt
+from metagen.generators.torch.sampling import adapt, draw
 
 ROWS, LENGTH = 64, 256
 #: Of an embedded model with pairs of bytes, and of one with a large vocabulary.
@@ -52,7 +53,20 @@ def rows() -> Iterator[Row]:
         ids = np.random.default_rng(size).integers(0, min(size, 200), (ROWS, LENGTH))
         for what, (params, theirs) in {"truncation": cutting(), "penalties and bans": looking(size)}.items():
             yield from both(what, size, logits, ids, params, theirs)
+    yield from nucleus(SIZES[-1])
     torch.set_num_threads(threads)
+
+
+def nucleus(size: int) -> Iterator[Row]:
+    """A draw with top_p of one row: from as flat a distribution as no model has, and from one like a model's."""
+    for what, scale in (("flat", 0.3), ("peaked", 8.0)):
+        logits = torch.randn(1, size, generator=torch.Generator().manual_seed(size)) * scale
+        params, u = RowParams.of([SamplingParams(top_p=0.9)]), np.array([0.5])
+        taken = 1e6 * seconds(partial(draw, logits, u, params), repeat=200)
+        bound = "≤ 200" if what == "peaked" else None
+        yield Row(
+            f"top_p, {size} tokens, {what}: a draw", taken, "µs a row and token", "one row, one thread", bound
+        )
 
 
 def both(
