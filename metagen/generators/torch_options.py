@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from pydantic import Field
 from metagen.border import checked
 from metagen.generators.declared import ROWS, TorchDeclared
 from metagen.generators.decoding.draft import Draft
-from metagen.generators.engine import SamplingParams
+from metagen.generators.engine import Engine, SamplingParams
 from metagen.generators.local import LocalEngine
 from metagen.generators.models.quantization import Quantization
 from metagen.generators.models.recipes import Model
@@ -29,8 +30,29 @@ Device: TypeAlias = Annotated[
 Dtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 
+class TorchModel(LocalEngine):
+    """What a model of a torch engine says of itself."""
+
+    declares = TorchDeclared
+    _declared: TorchDeclared
+    _draft: Draft | None
+
+    @property
+    def draft(self) -> Draft | None:
+        """What proposes tokens, if anything does."""
+        return self._draft
+
+    @property
+    def supports(self) -> frozenset[str]:
+        return self._declared.supports
+
+    def check(self, params: SamplingParams) -> None:
+        """InputError for what no prompt would make good (`TorchDeclared`)."""
+        self._declared.check(params)
+
+
 @partial(checked, first=True)
-class TorchOptions(LocalEngine):
+class TorchOptions(TorchModel):
     """The options of `TorchEngine`, which loads what they name.
 
     model: a Hugging Face model directory (config.json, safetensors, tokenizer.json), an embedded model's name, a k-gram
@@ -49,9 +71,6 @@ class TorchOptions(LocalEngine):
     then counts `blocks`, tokens `drafted` and `accepted`, and `tested`, with `overlap`, the sum of Σ min(p, q) over
     these.
     """
-
-    declares = TorchDeclared
-    _declared: TorchDeclared
 
     def __init__(
         self,
@@ -82,15 +101,19 @@ class TorchOptions(LocalEngine):
     ) -> None:
         """Load the weights, and call the constructor of LocalEngine."""
 
-    @property
-    def draft(self) -> Draft | None:
-        """What proposes tokens, if anything does."""
-        return self._draft
 
-    @property
-    def supports(self) -> frozenset[str]:
-        return self._declared.supports
+@partial(checked, first=True)
+class AdaptedOptions(TorchModel):
+    """The options of `AdaptedEngine`: an adapter on an engine that runs its base.
 
-    def check(self, params: SamplingParams) -> None:
-        """InputError for what no prompt would make good (`TorchDeclared`)."""
-        self._declared.check(params)
+    Rows of the base and of all its adapters are computed in one batch. The weights of the base, and the memory for keys
+    and values, are there once.
+    engine: a torch engine over the base. model: the adapter, a directory that `peft` saved or a name.
+    """
+
+    def __init__(self, engine: Engine, model: str | Path) -> None:
+        self._load(engine, model)
+
+    @abstractmethod
+    def _load(self, engine: Engine, model: str | Path) -> None:
+        """Load the adapter, and call the constructor of LocalEngine."""

@@ -245,7 +245,7 @@ class Decoder:
             rows = self._rows.add(g, g.opened, seeds)
             if g.search is not None:
                 self._joint.add(g)
-            self._states.open(rows, g.node.chain())
+            self._states.open(rows, g.node.chain(), g.adapter)
             fresh.append(g.logits.expand(1, -1))
             g.opened += k
             g.running += k

@@ -35,7 +35,8 @@ class Generation:
     limit: new tokens after which a row ends. spill: segment memory that one row may need. ends: by token,
     whether it ends a row (`Endings`). matchers: where each sample, or row of a search, stands in the grammar, if
     any. search: what chooses for all rows together, if anything does. words: what is said of certain tokens. hidden:
-    the hidden states of the prefix [tokens, width], if the search wants them. opened, running: samples that got a row
+    the hidden states of the prefix [tokens, width], if the search wants them. adapter: of its rows, by number; 0: none.
+    opened, running: samples that got a row
     so far, and that have one; of a search, all its rows. decoded: tokens that a search has looked behind.
     """
 
@@ -51,6 +52,7 @@ class Generation:
     matchers: list[Held] | None = None
     search: Search | None = None
     words: Words | None = None
+    adapter: int = 0
     node: Node[Any] | None = None
     logits: Tensor | None = None
     hidden: Tensor | None = None
@@ -77,13 +79,17 @@ class Generation:
 
 @dataclass(slots=True, eq=False)
 class Evaluation:
-    """Evaluate requests of one call, each with how it is adapted, if it is; answered when the last of them is."""
+    """Evaluate requests of one call, each with how it is adapted, if it is; answered when the last of them is.
+
+    adapter: of their rows, by number; 0: none.
+    """
 
     ticket: Ticket
     requests: list[EvaluateRequest]
     decodings: list[Decoding | None]
     answers: list[Any]
     left: int
+    adapter: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +117,10 @@ class Prefill:
     @property
     def ticket(self) -> Ticket:
         return self.owner.ticket
+
+    @property
+    def adapter(self) -> int:
+        return self.owner.adapter
 
     @property
     def wants_hidden(self) -> bool:

@@ -96,7 +96,7 @@ class Prefiller:
         passed: list[Prefill] = []
         while self._waiting and self._free and len(passed) < LOOK_AHEAD:
             job = self._waiting[0]
-            job.node, job.cached = self._tree.match(job.ids[: job.reuse])
+            job.node, job.cached = self._tree.match(job.ids[: job.reuse], job.adapter)
             # What must be computed for its logits anyway is no reason to wait.
             if job.cached < job.reuse and job.key in busy:
                 passed.append(self._waiting.popleft())
@@ -110,6 +110,8 @@ class Prefiller:
             busy.add(job.key)
             job.row, job.at = self._free.pop(), job.cached
             self._model.open(np.array([job.row]), job.node.chain())
+            if job.adapter:
+                self._model.assign(np.array([job.row]), job.adapter)
             self._running.append(job)
         self._waiting.extendleft(reversed(passed))
 

@@ -1,7 +1,8 @@
 """A radix tree over token ids that owns the frozen state of every prefix still in memory.
 
-Each node holds a run of tokens and their segment; a path from the root is a prefix. What running
-requests use is locked; the rest is evicted, least recently used first, when room is needed.
+Each node holds a run of tokens and their segment; a path from a root is a prefix. Each adapter has a root of its own,
+since its keys and values are others for the same tokens. What running requests use is locked; the rest is evicted,
+least recently used first, when room is needed.
 """
 
 from __future__ import annotations
@@ -69,17 +70,22 @@ class PrefixTree(Generic[S]):
         self.reserved = 0
         self.root: Node[S] = Node(None, (), None)
         self.root.locks = 1
+        #: By the number of an adapter; 0: none.
+        self._roots = {0: self.root}
         self.tokens = 0
         self.locked = 0
         self.evicted = 0
         self._clock = 0
 
-    def match(self, ids: tuple[int, ...]) -> tuple[Node[S], int]:
-        """The node that ends the longest prefix of `ids` in memory, and the length of that prefix.
+    def match(self, ids: tuple[int, ...], adapter: int = 0) -> tuple[Node[S], int]:
+        """The node that ends the longest prefix of `ids` in memory under this adapter, and the prefix's length.
 
         A node is split where the prefix ends inside it. Marks the path as used now.
         """
-        node, at = self.root, 0
+        if adapter not in self._roots:
+            self._roots[adapter] = Node(None, (), None)
+            self._roots[adapter].locks = 1
+        node, at = self._roots[adapter], 0
         self._clock += 1
         while at < len(ids) and (child := node.children.get(ids[at])) is not None:
             n = overlap(ids, at, child.tokens)
@@ -176,7 +182,7 @@ class PrefixTree(Generic[S]):
 
     def _leaves(self) -> Iterator[Node[S]]:
         """The unlocked nodes without children."""
-        stack = list(self.root.children.values())
+        stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()
             if node.children:

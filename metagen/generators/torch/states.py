@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -59,9 +59,12 @@ class States:
         self._model, self._rows, self._apart = model, rows, apart
         self.count = 0
 
-    def open(self, rows: Ints, chain: Sequence[Any]) -> None:
-        """One state behind the chain for all of these new `rows` [n]."""
-        self._model.open(np.array([self.count]), chain)
+    def open(self, rows: Ints, chain: Sequence[Any], adapter: int) -> None:
+        """One state behind the chain for all of these new `rows` [n], under the adapter of this number."""
+        opened, model = np.array([self.count]), cast(Any, self._model)
+        model.open(opened, chain)
+        if adapter:
+            model.assign(opened, adapter)
         self._rows.state[rows] = self.count
         self.count += 1
 

@@ -39,7 +39,7 @@ class LanguageModel(Protocol[S]):
     """Next-token logits for many rows at once. Used from one thread.
 
     Rows are numbers in [0, rows) that the caller picks; 0 … R-1 without gaps extend the fastest. Some models have
-    hidden states too (`HasHidden`).
+    hidden states too (`HasHidden`), or adapters by row (`HasAdapters`).
     """
 
     vocab_size: int
@@ -96,6 +96,14 @@ class HasHidden(Protocol):
     """Whether `extend` is to leave them; the caller says so before."""
     hidden: Tensor | None
     """Behind each token wanted of the newest `extend`, [len(wanted), width] in float32, normed."""
+
+
+class HasAdapters(Protocol):
+    """A language model whose rows may have adapters, each its own. Rows open without, and forks have their source's."""
+
+    def assign(self, rows: Ints, adapter: int) -> None:
+        """Let `rows` [n], which were just opened, have the adapter of this number; 0: none."""
+        ...
 
 
 class HasFaults(Protocol):

@@ -24,8 +24,9 @@ from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import adapter_of
 from metagen.generators.torch.compiled import Blocks
-from metagen.generators.torch.kv.segments import KVLayout
+from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
+from metagen.generators.torch.models.by_row import Wearers, add
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import linear
 from metagen.generators.torch.models.heads import Head, read_head
@@ -72,7 +73,7 @@ _READING = threading.Lock()
 
 
 class LlamaModel:
-    """A LanguageModel over a model directory, with the adapter that it may have.
+    """A LanguageModel over a model directory, with the adapter that it may have; or with several, by row.
 
     batch: rows that decode at once. kv_bytes: memory of keys and values, at most three quarters of it of rows.
     quantization: of the matrices of the layers (`compression`).
@@ -94,12 +95,8 @@ class LlamaModel:
         self._base = base = _base(directory, config, dtype, device, quantization)
         self._embedding, self._norm, self._turns, self.head = base.embedding, base.norm, base.turns, base.head
         self._layers: Sequence[Layer] = base.layers
-        adapter = adapter_of(directory)
-        if adapter is not None:
-            with torch.inference_mode():
-                updates = Updates(adapter, dtype, device)
-                self._layers = [_adapt(layer, i, config, updates) for i, layer in enumerate(base.layers)]
-                updates.finish()
+        if adapter_of(directory) is not None:
+            self._layers = self._adapted(directory)
         self.rows = batch + min(PREFILL_ROWS, batch)
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
@@ -107,11 +104,51 @@ class LlamaModel:
         self.chunk = min(capacities[-1], CHUNK)
         self.segment_tokens = kv_bytes // self.token_bytes - store_tokens(self.rows, batch, capacities)
         self._kv = kv = KVStore(layout, self.rows, batch, capacities)
-        self.open, self.fork, self.move, self.truncate = kv.open, kv.fork, kv.move, kv.truncate
-        self.save, self.close, self.spill = kv.save, kv.close, kv.spill
+        self.truncate, self.save, self.close, self.spill = kv.truncate, kv.save, kv.close, kv.spill
         self._blocks = Blocks(config, self._layers, self._turns, self._norm)
+        self._wearers = Wearers(self.rows, device)
+        self._adopted = 0
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
+
+    # -- adapters by row -------------------------------------------------------------------------
+
+    def adopt(self, directory: Path) -> int:
+        """Load the adapter of a directory, in any thread; its number, from 1. ModelError if it does not fit."""
+        adapted, number = self._adapted(directory), self._adopted + 1
+        # A batch that runs meanwhile goes on with the layers that it began with.
+        self._layers = [
+            _with(held, own, number, self._wearers) for held, own in zip(self._layers, adapted, strict=True)
+        ]
+        self._adopted = number
+        return number
+
+    def _adapted(self, directory: Path) -> list[Layer]:
+        """The base's layers with the adapter of a directory."""
+        adapter = adapter_of(directory)
+        assert adapter is not None
+        with torch.inference_mode():
+            updates = Updates(adapter, self.dtype, self.device)
+            layers = [_adapt(layer, i, self.config, updates) for i, layer in enumerate(self._base.layers)]
+            updates.finish()
+        return layers
+
+    def assign(self, rows: Ints, adapter: int) -> None:
+        self._wearers.of[rows] = adapter
+
+    def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
+        self._wearers.of[rows] = 0
+        self._kv.open(rows, chain)
+
+    def fork(self, sources: Ints, targets: Ints) -> None:
+        self._wearers.of[targets] = self._wearers.of[sources]
+        self._kv.fork(sources, targets)
+
+    def move(self, sources: Ints, targets: Ints) -> None:
+        self._wearers.of[targets] = self._wearers.of[sources]
+        self._kv.move(sources, targets)
+
+    # -- a batch ---------------------------------------------------------------------------------
 
     def extend(
         self, rows: Ints, tokens: Ints, counts: Ints | None = None, wanted: Ints | None = None
@@ -135,6 +172,7 @@ class LlamaModel:
     ) -> tuple[Tensor, Ints | None]:
         """The tokens [N, width] behind blocks and norm, in the order of the batch; and which of them are wanted."""
         batch = self._kv.begin(rows, counts)
+        self._wearers.begin(rows, counts, batch.order)
         if batch.order is not None:
             tokens, back = tokens[batch.order], np.argsort(batch.order)
             wanted = back if wanted is None else back[wanted]
@@ -241,6 +279,17 @@ def _adapt(layer: Layer, i: int, c: LlamaConfig, updates: Updates) -> Layer:
         out=updates.adapt(layer.out, [updates.take(attention + "o_proj", c.width, q)], [c.width]),
         up=updates.adapt(layer.up, up, [c.ff, c.ff]),
         down=updates.adapt(layer.down, [updates.take(mlp + "down_proj", c.width, c.ff)], [c.width]),
+    )
+
+
+def _with(held: Layer, own: Layer, number: int, wearers: Wearers) -> Layer:
+    """A layer with one adapter more. own: the layer under that adapter alone."""
+    return replace(
+        held,
+        qkv=add(held.qkv, own.qkv, number, wearers),
+        out=add(held.out, own.out, number, wearers),
+        up=add(held.up, own.up, number, wearers),
+        down=add(held.down, own.down, number, wearers),
     )
 
 

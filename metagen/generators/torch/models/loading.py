@@ -19,11 +19,14 @@ from metagen.generators.local import key_value_bytes
 from metagen.generators.models import recipes
 from metagen.generators.models.describe import (
     check_one_vocabulary,
+    drafted_fingerprint,
+    drafted_shape,
     is_kgram,
     model_fingerprint,
     recipe_fingerprint,
     shape_of,
     tokenizer_of,
+    weight_files,
     weights_digest,
 )
 from metagen.generators.models.lora import adapter_of
@@ -232,6 +235,55 @@ def load_drafted(model: Model, draft: Draft, place: Place) -> Loaded:
         fingerprint=digest(target.fingerprint, draft.describes(small.fingerprint)).hex(),
         segment_tokens=min(target.segment_tokens, small.segment_tokens),
     )
+
+
+def adopt(
+    model: LanguageModel[Any], base: Path, adapter: str | Path, place: Place, draft: Draft | None
+) -> tuple[int, Loaded]:
+    """Load an adapter into the model of its base; its number there, and what it makes of the model.
+
+    base: the directory of the model without it. Raises UnsupportedError for a model that takes no adapters, InputError
+    for an adapter of another base, and ModelError for files that do not fit.
+    """
+    directory, target = resolve(adapter), getattr(model, "target", model)
+    found = adapter_of(directory)
+    if found is None:
+        raise InputError(
+            f"{str(adapter)!r} is a whole model, expected an adapter of {str(base)!r}; open an engine for it"
+        )
+    if not isinstance(target, LlamaModel) or adapter_of(base) is not None:
+        raise UnsupportedError(
+            f"{str(base)!r} takes no adapters by row: it is an adapter itself, a recipe, or a model that runs through "
+            f"transformers; give {str(adapter)!r} an engine of its own"
+        )
+    if not _same_base(directory, base):
+        raise InputError(
+            f"{str(adapter)!r} was trained on {str(found.base)!r}, and the engine runs {str(base)!r}; open an engine "
+            "over the former, or write the latter into base_model_name_or_path of the adapter's configuration"
+        )
+    tokenizer = Tokenizer(directory, model.vocab_size)
+    fingerprint = model_fingerprint(directory, weights_digest(directory), place.numbers, tokenizer)
+    small = None if draft is None or draft.model is None else draft.model
+    drafted = compress(drafted_shape(directory, draft, place.dtype.itemsize), place.quantization)
+    if small is not None:
+        check_one_vocabulary([str(adapter), str(small)], [tokenizer, tokenizer_of(small)])
+    loaded = Loaded(
+        str(adapter),
+        model,
+        tokenizer,
+        drafted,
+        drafted_fingerprint(fingerprint, draft, place.numbers),
+        0,
+        None if target.head.outputs is None else target.head,
+    )
+    number: int = target.adopt(directory)
+    return number, loaded
+
+
+def _same_base(adapted: Path, base: Path) -> bool:
+    """Whether the directory of an adapter has the weights and sizes of a base."""
+    files = [[file.resolve() for file in weight_files(directory)] for directory in (adapted, base)]
+    return files[0] == files[1] and read_config(adapted / "config.json") == read_config(base / "config.json")
 
 
 def _places(models: Sequence[Model], place: Place) -> list[tuple[Model, Place]]:

@@ -29,7 +29,11 @@ class LowRank:
     up: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.base(x) + F.linear(F.linear(x, self.down), self.up)
+        return self.base(x) + self.more(x)
+
+    def more(self, x: Tensor) -> Tensor:
+        """What the adapter adds for x [n, in]: [n, out]."""
+        return F.linear(F.linear(x, self.down), self.up)
 
 
 @dataclass(frozen=True, slots=True)

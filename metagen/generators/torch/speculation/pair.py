@@ -82,6 +82,10 @@ class Pair(Combined):
 
     # -- rows and segments -----------------------------------------------------------------------
 
+    def assign(self, rows: Ints, adapter: int) -> None:
+        """An adapter changes the target, and the draft stays as it is."""
+        self.target.assign(rows, adapter)
+
     def open(self, rows: Ints, chain: Sequence[Joined]) -> None:
         super().open(rows, chain)
         self._length[rows] = self._held[rows] = sum(map(len, chain))
