@@ -17,6 +17,7 @@ from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.source import Fault, Path, Source, nearest, spell_assignment, spell_path
 from metagen.runs.declare.specs import (
+    AdapterSpec,
     AllocationSpec,
     Context,
     Definition,
@@ -46,6 +47,7 @@ class Combinations:
         yield from self._plugins()
         yield from self._reward_models()
         yield from self._contexts()
+        yield from self._adapters()
         yield from self._circles()
         yield from self._numbers()
         yield from self._check_allocation()
@@ -157,6 +159,24 @@ class Combinations:
                 yield self._fault(
                     ("generators", name, "max_tokens"), reason, value=generator.params.max_tokens
                 )
+
+    def _adapters(self) -> Iterator[Fault]:
+        """An adapter stands on a torch engine of this process."""
+        executor = self.source.data.get("executor")
+        kind = executor.get("kind") if isinstance(executor, dict) else executor
+        for name, spec in self.engines.items():
+            if not isinstance(spec, AdapterSpec):
+                continue
+            base = self.engines.get(spec.engine)
+            if base is not None and base.kind != "torch":
+                reason = f"engine {spec.engine!r} is of kind {base.kind}; expected one of kind torch, over the base"
+                yield self._fault(("engines", name, "engine"), reason, value=spec.engine)
+            elif kind == "ray":
+                reason = (
+                    "a pool of replicas runs one model; expected kind: torch, without engine, so that the adapter has "
+                    "a pool of its own"
+                )
+                yield self._fault(("engines", name, "kind"), reason, value=spec.kind)
 
     def _circles(self) -> Iterator[Fault]:
         """No verifier is made of itself, and no strategy stands over itself."""

@@ -38,6 +38,7 @@ Section = Literal[
 KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
     "engines": {
         "torch": "metagen.generators.torch:TorchEngine",
+        "adapter": "metagen.generators.torch.adapted:AdaptedEngine",
         "vllm": "metagen.generators.vllm:VLLMEngine",
         "openai": "metagen.generators.openai:OpenAIEngine",
     },
@@ -195,6 +196,7 @@ MOVED: Final[Mapping[str, str]] = {
 #: experiment does without.
 DECLARED: Final[Mapping[tuple[Section, str], str]] = {
     ("engines", "torch"): "metagen.generators.torch_options:TorchOptions",
+    ("engines", "adapter"): "metagen.generators.torch_options:AdaptedOptions",
     ("task", "table"): "metagen.tasks.jsonl:JsonlTask",
 }
 

@@ -148,8 +148,8 @@ def _makers(section: Section, kind: str) -> list[Any]:
 
 
 def maker(section: Section, kind: str) -> Any:
-    """What makes a kind; of the torch engine, what can be read of it without torch."""
-    return (registry.declaration if (section, kind) == ("engines", "torch") else registry.find)(section, kind)
+    """What makes a kind; of engines on torch, what can be read of them without torch."""
+    return (registry.declaration if section == "engines" else registry.find)(section, kind)
 
 
 def _model(thing: Any) -> bool:

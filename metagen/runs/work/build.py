@@ -19,6 +19,7 @@ from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.parts import definitions_of, of_cells
 from metagen.runs.declare.specs import (
+    AdapterSpec,
     ExecutorSpec,
     Experiment,
     OptionSpec,
@@ -149,7 +150,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Names of what the grid needs: engines and generators in the order of the file, verifiers after their parts."""
+    """Names of what the grid needs: engines and generators in the order of the file, verifiers after their parts.
+
+    Adapters stand after the engines that they are on.
+    """
 
     engines: tuple[str, ...]
     generators: tuple[str, ...]
@@ -161,8 +165,9 @@ class Needed:
     def of(cls, experiment: Experiment, cells: Iterable[Cell]) -> Self:
         """Whatever a cell names, and whatever that is made of."""
         needed = definitions_of(experiment, *of_cells((cell.generator, cell.strategy) for cell in cells))
+        engines = [name for name in experiment.engines if ("engines", name) in needed]
         return cls(
-            tuple(name for name in experiment.engines if ("engines", name) in needed),
+            tuple(sorted(engines, key=lambda name: isinstance(experiment.engines[name], AdapterSpec))),
             tuple(name for name in experiment.generators if ("generators", name) in needed),
             tuple(name for section, name in needed if section == "verifiers"),
             frozenset(
@@ -257,17 +262,19 @@ def open_for_prompts(experiment: Experiment, *, cores: int | None = None) -> Ite
 def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStack) -> dict[str, Engine]:
     """The engines that are needed, opened. Those of this machine divide its cores among them."""
     executor = experiment.executor
-    count = sum(executor.pool(name).replicas for name in needed.engines)
+    alone = [name for name in needed.engines if not isinstance(experiment.engines[name], AdapterSpec)]
+    count = sum(executor.pool(name).replicas for name in alone)
     # On other machines an engine takes what it finds.
     parts = {} if executor.address else {"threads": max(1, cores // max(1, count))}
-    engines = {}
+    engines: dict[str, Engine] = {}
     for name in needed.engines:
         spec = experiment.engines[name]
+        made_of = _named_parts(spec, {"engines": engines})
         with about("engines", name):
             engine: Engine = (
                 _pool(executor, name, spec, parts)
                 if executor.kind == "ray"
-                else registry.make("engines", spec.kind, spec.options(), parts)
+                else registry.make("engines", spec.kind, spec.options(), {**parts, **made_of})
             )
             engines[name] = stack.enter_context(engine)
     return engines

@@ -22,6 +22,7 @@ from metagen.generators.models.recipes import Recipe
 from metagen.generators.openai.dialects import DIALECTS
 from metagen.runs.declare import registry
 from metagen.runs.declare.specs import (
+    AdapterSpec,
     ExecutorSpec,
     Experiment,
     OpenAISpec,
@@ -49,7 +50,7 @@ def with_stand_ins(
     others the files of the weights are read, and the engine is taken to run on this machine's hardware.
     """
     engines = {
-        name: _stand_in(name, spec, fingerprints, (noted or {}).get(name))
+        name: _stand_in(name, spec, _base(spec, experiment), fingerprints, (noted or {}).get(name))
         for name, spec in experiment.engines.items()
     }
     verifiers = {
@@ -64,7 +65,12 @@ def _unknown(spec: PartSpec) -> PluginVerifierSpec:
     return PluginVerifierSpec.model_validate({"kind": UNKNOWN, "whole": spec.kind == "orm"})
 
 
-def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
+def _base(spec: PartSpec, experiment: Experiment) -> PartSpec:
+    """The engine that says how the model of an engine is run: of an adapter, the one that it is on."""
+    return experiment.engines[spec.engine] if isinstance(spec, AdapterSpec) else spec
+
+
+def _stand_in(name: str, spec: PartSpec, base: PartSpec, fingerprints: bool, noted: str | None) -> PluginSpec:
     options = {
         key: value
         for key in (
@@ -78,10 +84,11 @@ def _stand_in(name: str, spec: PartSpec, fingerprints: bool, noted: str | None) 
             "api",
             "dialect",
         )
-        if (value := _option(spec, key))
+        if (value := _option(base, key))
     }
-    given = {"name": name, "model": _model(spec), "needed": spec.kind == "torch", "options": options}
-    given |= {"fingerprints": fingerprints, "noted": noted, "of": spec.kind, "given": spec.options()}
+    given = {"name": name, "model": _model(spec), "needed": base.kind == "torch", "options": options}
+    own = {**base.options(), **spec.options()}
+    given |= {"fingerprints": fingerprints, "noted": noted, "of": base.kind, "given": own}
     return PluginSpec.model_validate({"kind": ENGINE, **given})
 
 

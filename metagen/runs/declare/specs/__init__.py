@@ -1,7 +1,7 @@
 """An experiment as a value: one pydantic model for each kind of part."""
 
 from metagen.runs.declare.specs.definition import Definition, EngineGeneratorSpec, model_of
-from metagen.runs.declare.specs.engines import LocalSpec, OpenAISpec, VLLMSpec
+from metagen.runs.declare.specs.engines import AdapterSpec, LocalSpec, OpenAISpec, VLLMSpec
 from metagen.runs.declare.specs.executor import ExecutorSpec, PoolSpec
 from metagen.runs.declare.specs.experiment import SECTIONS, AllocationSpec, Experiment, GridSpec
 from metagen.runs.declare.specs.fields import Context
@@ -15,6 +15,7 @@ from metagen.values import Expects
 
 __all__ = [
     "SECTIONS",
+    "AdapterSpec",
     "AllocationSpec",
     "BudgetSpec",
     "Context",

@@ -75,7 +75,12 @@ from metagen.verifiers.utility.base import Utility
 
 #: Kinds of which some fields mean more than what makes them says; the others are derived, as those of all other kinds.
 COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
-    "engines": {"torch": engines.LocalSpec, "vllm": engines.VLLMSpec, "openai": engines.OpenAISpec},
+    "engines": {
+        "torch": engines.LocalSpec,
+        "adapter": engines.AdapterSpec,
+        "vllm": engines.VLLMSpec,
+        "openai": engines.OpenAISpec,
+    },
     "generators": {"replay": generators.ReplaySpec},
     "task": {
         "game24": tasks.Game24Spec,

@@ -17,9 +17,9 @@ from metagen.generators.openai.dialects import DIALECTS
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
-from metagen.runs.declare.specs.fields import Context, FileName, ModelName
+from metagen.runs.declare.specs.fields import Context, EngineName, FileName, ModelName
 from metagen.runs.declare.specs.models import AnyModel
-from metagen.runs.declare.specs.parts import PartSpec
+from metagen.runs.declare.specs.parts import PartSpec, naming
 from metagen.values import Expects
 
 
@@ -47,6 +47,17 @@ class LocalSpec(PartSpec):
     def options(self) -> dict[str, Any]:
         given = {name: value for name, value in super().options().items() if value is not None}
         return given | {"model": sources.resolve(self.model)} if isinstance(self.model, str) else given
+
+
+class AdapterSpec(LocalSpec):
+    """An adapter on an engine of the file that runs its base: both are computed in one batch.
+
+    engine: a torch engine over the base.
+    """
+
+    engine: EngineName
+    model: ModelName
+    uses = naming(engine="engines")
 
 
 class VLLMSpec(LocalSpec):
