@@ -1,6 +1,7 @@
 """LoRA adapters (Hu et al. 2021) in the form in which `peft` saves them, and those that ship: a few MB each.
 
-An adapter adds scale · B A to a matrix of its base, which stays as it is. `adapter_config.json` names the base.
+An adapter adds scale · B A to a matrix of its base, which stays as it is. `adapter_config.json` names the base. One
+that was trained to classify brings a head of its own, which scores, in place of the base's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "fan_in_fan_out": (None, False),
     "use_dora": (None, False),
     "alora_invocation_tokens": (None,),
-    "modules_to_save": (None, []),
     "trainable_token_indices": (None, []),
     "layer_replication": (None, []),
     "target_parameters": (None, []),
@@ -46,6 +46,15 @@ PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "monteclora_config": (None,),
     "velora_config": (None,),
 }
+#: What `peft` calls a task whose head scores, and how the architecture of such a model ends.
+SCORING: Final[Mapping[str, str]] = {
+    "TOKEN_CLS": "ForTokenClassification",
+    "SEQ_CLS": "ForSequenceClassification",
+}
+#: Modules that `peft` saves whole for these tasks: the head, by the names that it may have.
+HEADS: Final = frozenset({"classifier", "score"})
+#: Beginning of the names of a head's matrices among the weights.
+HEAD: Final = "base_model.model.score."
 #: Files by which texts become tokens; an adapter that has some of its own was trained with these.
 TOKENIZER: Final = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
@@ -100,6 +109,9 @@ def join(base: Path, adapter: Path, into: Path) -> None:
     own = read_json(adapter / CONFIG)
     config = read_json(base / "config.json")
     config |= {name: own[name] for name in ENTRIES if name in own}
+    if (ending := head_of(own)) is not None:
+        names = config.get("architectures") or [""]
+        config["architectures"] = [f"{str(names[0]).partition('For')[0]}{ending}"]
     _write(into / "config.json", config)
     _write(into / CONFIG, own | {"base_model_name_or_path": str(base)})
 
@@ -108,13 +120,23 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
 
+def head_of(config: Mapping[str, Any]) -> str | None:
+    """How the architecture of a model with this adapter ends, if the adapter brings a head that scores."""
+    saved = config.get("modules_to_save") or ()
+    return SCORING.get(str(config.get("task_type"))) if saved and HEADS.issuperset(saved) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What a model directory says of the adapter in it. rank: r of its configuration. scale: of the product B A."""
+    """What a model directory says of the adapter in it. rank: r of its configuration. scale: of the product B A.
+
+    scores: whether it brings a head that scores.
+    """
 
     directory: Path
     rank: int
     scale: float
+    scores: bool = False
 
     @property
     def base(self) -> Path:
@@ -137,6 +159,13 @@ def adapter_of(directory: Path) -> Adapter | None:
                 f"{path}: {name}={config[name]!r}; only plain LoRA is read ({name} {values[0]!r}). Merge the "
                 "adapter into its base with peft (merge_and_unload), and give the merged model"
             )
+    scores = head_of(config) is not None
+    if (saved := config.get("modules_to_save")) and not scores:
+        raise UnsupportedError(
+            f"{path}: modules_to_save={saved!r} with task_type={config.get('task_type')!r}; of whole modules only the "
+            f"head of a classifier is read (task_type {' or '.join(SCORING)}, modules_to_save score). Merge the "
+            "adapter into its base with peft (merge_and_unload), and give the merged model"
+        )
     begun = config.get("init_lora_weights")
     if isinstance(begun, str) and begun.lower().startswith(CHANGING):
         raise UnsupportedError(
@@ -148,7 +177,7 @@ def adapter_of(directory: Path) -> Adapter | None:
     numbers = isinstance(rank, int) and isinstance(alpha, int | float) and not isinstance(rank, bool)
     if not numbers or rank < 1 or not math.isfinite(alpha):
         raise ModelError(f"{path}: r={rank!r}, lora_alpha={alpha!r}, expected numbers > 0; mend the fields")
-    return Adapter(directory, rank, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
+    return Adapter(directory, rank, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank), scores)
 
 
 def shapes_of(directory: Path) -> dict[str, tuple[int, ...]]:
@@ -167,7 +196,8 @@ def shapes_of(directory: Path) -> dict[str, tuple[int, ...]]:
 
 def check_shapes(directory: Path, base: Mapping[str, tuple[int, ...]]) -> None:
     """ModelError unless each matrix of the adapter in a directory fits one of its base. base: shapes by name."""
-    for name, (rows, columns) in shapes_of(directory).items():
+    low = {name: shape for name, shape in shapes_of(directory).items() if not name.startswith(HEAD)}
+    for name, (rows, columns) in low.items():
         module, _, which = name.removeprefix("base_model.model.").partition(".lora_")
         known = base.get(f"{module}.weight")
         if (

@@ -28,6 +28,7 @@ from filelock import FileLock
 
 from metagen.errors import InputError, ModelError
 from metagen.generators import tiny
+from metagen.generators.directory import read_json
 from metagen.generators.models import lora
 from metagen.logs import logger
 
@@ -214,6 +215,8 @@ def _adapted(adapter: Path) -> Path:
         )
     held = sorted(file.name for file in base.iterdir())
     of = hashlib.sha256(json.dumps([str(base), held, digest(base / "config.json")]).encode())
+    if (head := lora.head_of(read_json(adapter / lora.CONFIG))) is not None:
+        of.update(head.encode())
     for file in lora.files_of(adapter):
         of.update(f"{file.name} {digest(file)}".encode())
 

@@ -81,7 +81,7 @@ class Generation:
 class Evaluation:
     """Evaluate requests of one call, each with how it is adapted, if it is; answered when the last of them is.
 
-    adapter: of their rows, by number; 0: none.
+    adapter: of their rows, by number; 0: none. outputs: how many numbers the model's head gives, if it scores.
     """
 
     ticket: Ticket
@@ -90,6 +90,7 @@ class Evaluation:
     answers: list[Any]
     left: int
     adapter: int = 0
+    outputs: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +122,11 @@ class Prefill:
     @property
     def adapter(self) -> int:
         return self.owner.adapter
+
+    @property
+    def outputs(self) -> int | None:
+        """How many numbers the model's head gives it, if it scores; None: logits over the vocabulary."""
+        return self.owner.outputs if isinstance(self.owner, Evaluation) else None
 
     @property
     def wants_hidden(self) -> bool:

@@ -83,7 +83,8 @@ class Prefiller:
         for (job, n), here in zip(batch, wanted, strict=True):
             job.at += n
             if here:
-                job.found.append(logits[at : at + len(here)])
+                # Beside rows with another head, there is more than this job's head gives.
+                job.found.append(logits[at : at + len(here), : job.outputs])
                 if job.wants_hidden:
                     job.hidden.append(self._model.hidden[at : at + len(here)])
                 at += len(here)

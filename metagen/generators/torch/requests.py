@@ -173,7 +173,13 @@ class Requests(TorchModel):
         decodings = [self._decoding(request) for request in requests]
         answers = await self._ask(
             lambda ticket: Evaluation(
-                ticket, list(requests), decodings, [None] * len(requests), len(requests), self._adapter
+                ticket,
+                list(requests),
+                decodings,
+                [None] * len(requests),
+                len(requests),
+                self._adapter,
+                None if self._scores is None else self._scores.outputs,
             )
         )
         assert isinstance(answers, list)

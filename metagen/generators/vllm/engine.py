@@ -93,6 +93,10 @@ class VLLMEngine(LocalEngine):
             raise InputError(
                 f"lora={str(lora)!r}: {str(model)!r} is an adapter already; give its base as model, or no lora"
             )
+        if adapter is not None and adapter.scores:
+            raise UnsupportedError(
+                f"{str(model)!r} brings a head that scores, which vLLM does not read from an adapter; use TorchEngine"
+            )
         if adapter is not None:
             directory, lora = adapter.base, whole
         self._seeded = seeded

@@ -26,6 +26,7 @@ from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.models import describe, lora, sources
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models import llama, loading
+from metagen.generators.torch.models.checkpoint import architecture_of
 from metagen.sequence import Prompt, Sequence
 from metagen.verifiers.published import layout_of
 from metagen.verifiers.utility.pooling import MeanPooling
@@ -106,6 +107,37 @@ def test_grouped_queries_and_biases(made: Make, tmp_path: Path) -> None:
     shutil.copy(tiny.HERE / "tiny-0.1m" / "tokenizer.json", tmp_path / "qwen")
     adapter = made(tmp_path / "qwen")
     torch.testing.assert_close(logits(adapter), expected(adapter, tmp_path / "qwen"), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("task", "outputs"), [("TOKEN_CLS", 2), ("SEQ_CLS", 1)])
+def test_a_head_that_an_adapter_brings_is_read_as_peft_reads_it(
+    made: Make, task: str, outputs: int, tmp_path: Path
+) -> None:
+    """peft names the head's modules itself."""
+    kind = {"TOKEN_CLS": "TokenClassification", "SEQ_CLS": "SequenceClassification"}[task]
+    auto: Any = getattr(transformers, f"AutoModelFor{kind}")
+    base = sources.resolve("tiny-0.1m")
+    torch.manual_seed(0)
+    model = auto.from_pretrained(base, num_labels=outputs, dtype=torch.float32)
+    config = peft.LoraConfig(
+        task_type=task, r=4, lora_alpha=12, target_modules=MATRICES, init_lora_weights=False
+    )
+    trained = peft.get_peft_model(model, config).eval()
+    with torch.no_grad():
+        for name, tensor in trained.named_parameters():
+            if "score" in name:
+                tensor.normal_()
+    trained.save_pretrained(tmp_path / "head")
+    with torch.inference_mode():
+        inner = trained.base_model.model
+        wanted = inner.score(inner.model(torch.tensor(IDS)[None]).last_hidden_state)[0]
+    found = loading.load(str(tmp_path / "head"), PLACE)
+    assert found.scores is not None and (found.scores.name, found.scores.outputs) == ("score", outputs)
+    torch.testing.assert_close(logits(tmp_path / "head"), wanted, atol=2e-4, rtol=1e-4)
+    plain = loading.load("tiny-0.1m", PLACE).model
+    assert found.model._base is plain._base, "the base is in memory once"  # type: ignore[attr-defined]
+    assert architecture_of(sources.resolve(tmp_path / "head")) == f"LlamaFor{kind}"
+    assert CliRunner().invoke(app, ["models", "check", str(tmp_path / "head")]).exit_code == 0
 
 
 def test_weights_are_in_memory_once(made: Make, tmp_path: Path) -> None:
@@ -247,6 +279,8 @@ def test_a_base_beside_the_adapter(made: Make, tmp_path: Path) -> None:
         ({"use_dora": True}, "use_dora=True"),
         ({"bias": "all"}, "bias='all'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"modules_to_save": ["score"]}, "modules_to_save"),
+        ({"modules_to_save": ["score", "lm_head"], "task_type": "TOKEN_CLS"}, "modules_to_save"),
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
         ({"init_lora_weights": "pissa_niter_4"}, "pissa_niter_4"),
         ({"init_lora_weights": "OLoRA"}, "OLoRA"),
@@ -267,6 +301,7 @@ def test_more_than_plain_lora_is_refused(made: Make, changes: dict[str, Any], sa
         ({"r": True}, "r=True"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path=None"),
         ({"base_model_name_or_path": "nowhere"}, "nowhere"),
+        ({"modules_to_save": ["score"], "task_type": "TOKEN_CLS"}, "the adapter's head has {}"),
     ],
 )
 def test_faults_of_the_configuration_are_named(made: Make, changes: dict[str, Any], said: str) -> None:

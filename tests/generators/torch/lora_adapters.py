@@ -26,9 +26,13 @@ def make_adapter(
     rank: int = 4,
     matrices: Iterable[str] = MATRICES,
     layers: Iterable[int] | None = None,
+    outputs: int | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Path:
-    """An adapter of a base. size: of the numbers in its matrices. more: fields of its configuration."""
+    """An adapter of a base. size: of the numbers in its matrices. more: fields of its configuration.
+
+    outputs: of a head that it brings, which scores each token.
+    """
     c = read_config(sources.resolve(base) / "config.json")
     queries, keys = c.heads * c.head_dim, c.kv_heads * c.head_dim
     shapes = {
@@ -45,8 +49,17 @@ def make_adapter(
             rows, columns = shapes[name]
             weights[f"{module}.lora_A.weight"] = size * torch.randn(rank, columns, generator=drawn)
             weights[f"{module}.lora_B.weight"] = size * torch.randn(rows, rank, generator=drawn)
+    said: dict[str, Any] = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": 16,
+        "base_model_name_or_path": str(base),
+    }
+    if outputs is not None:
+        said |= {"task_type": "TOKEN_CLS", "modules_to_save": ["classifier", "score"]}
+        weights["base_model.model.score.weight"] = torch.randn(outputs, c.width, generator=drawn)
+        weights["base_model.model.score.bias"] = torch.randn(outputs, generator=drawn)
     directory.mkdir(parents=True)
     save_file(weights, directory / lora.WEIGHTS)
-    said = {"peft_type": "LORA", "r": rank, "lora_alpha": 16, "base_model_name_or_path": str(base)}
     (directory / lora.CONFIG).write_text(json.dumps({**said, **(more or {})}))
     return directory

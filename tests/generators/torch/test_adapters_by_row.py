@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,11 @@ from metagen.generators.torch.adapted import AdaptedEngine
 from metagen.generators.torch.models import loading
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.llama import LlamaModel
+from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.testing import EngineLaws
+from metagen.verifiers.layouts import SeparatorSteps
+from metagen.verifiers.reward import ProcessRewardModel
 from tests.generators.torch.lora_adapters import make_adapter
 
 BASE = "tiny-0.1m"
@@ -39,6 +43,8 @@ PROMPTS = (
     "Q:a=5",
     "Q:",
 )
+#: A reward model that is read at the end of each line.
+LAYOUT = SeparatorSteps("\n", "\n")
 #: Samples of a mixed batch that rounding may change.
 FLIPS = 0.02
 
@@ -338,6 +344,46 @@ def test_drafts_serve_rows_of_every_adapter(adapters: list[Path], draft: Draft) 
         expected = ask(*((e, asked) for e in (plain, plain.adapted(adapters[0]), plain.adapted(adapters[2]))))
         assert engine.stats.extra["accepted"] > 0
     assert [s.ids for a in found for s in samples(a)] == [s.ids for a in expected for s in samples(a)]
+
+
+# -- heads -------------------------------------------------------------------------------------------
+
+
+def test_an_adapter_with_a_head_scores_beside_rows_that_write(adapters: list[Path], tmp_path: Path) -> None:
+    heads = [make_adapter(tmp_path / f"head-{n}", BASE, 10 + n, outputs=n) for n in (1, 2)]
+    drawn = requests(16)
+    solutions = [Sequence.of(p).extend(text) for p in PROMPTS for text in ("a=1\nb=2\n", "a=1\nb=3\nc=9\n")]
+    with TorchEngine(BASE, dtype="float32") as engine, ExitStack() as stack:
+        judges = [engine.adapted(path) for path in heads]
+        apart = [stack.enter_context(TorchEngine(path, dtype="float32")) for path in heads]
+        ids = [engine.encode(text)[:n] for text in PROMPTS for n in (2, 40)]
+        asked = [EvaluateRequest(one, tuple(range(len(one))), outputs=True) for one in ids]
+
+        async def gather() -> list[Any]:
+            writes = [one.generate(r) for one in (engine, engine.adapted(adapters[0])) for r in drawn]
+            score = ProcessRewardModel(judges[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
+            return await asyncio.gather(asyncio.gather(*writes), score, *(j.evaluate(asked) for j in judges))
+
+        written, scores, *read = asyncio.run(gather())
+        for found, other in zip(read, apart, strict=True):
+            for one, expected in zip(found, asyncio.run(other.evaluate(asked)), strict=True):
+                np.testing.assert_allclose(one.values, expected.values, atol=1e-3)
+        assert [len(found[0].values[0]) for found in read] == [1, 2]
+        alone = ProcessRewardModel(apart[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
+        for score, own in zip(scores, asyncio.run(alone), strict=True):
+            assert score.steps == pytest.approx(own.steps, abs=1e-4)
+            assert len(score.steps) > 1
+        again = ask((engine, drawn), (engine.adapted(adapters[0]), drawn))
+        pairs = zip(samples(written), [s for answers in again for s in samples(answers)], strict=True)
+        assert sum(a.ids != b.ids for a, b in pairs) <= FLIPS * len(drawn) * 32
+        model: Any = engine._model
+        assert all(one._model._base is model._base for one in apart)  # type: ignore[attr-defined]
+        with pytest.raises(UnsupportedError, match="does not generate"):
+            ask((judges[0], drawn))
+        with pytest.raises(UnsupportedError, match="is a language model"):
+            asyncio.run(engine.evaluate(asked))
+        with pytest.raises(UnsupportedError, match="has no log-probabilities"):
+            asyncio.run(judges[0].evaluate([EvaluateRequest(ids[0], (0,), (3,))]))
 
 
 # -- refusals ----------------------------------------------------------------------------------------

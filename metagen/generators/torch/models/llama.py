@@ -22,11 +22,11 @@ from torch.nn import functional as F
 
 from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
-from metagen.generators.models.lora import adapter_of
+from metagen.generators.models.lora import Adapter, adapter_of
 from metagen.generators.torch.compiled import Blocks
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
-from metagen.generators.torch.models.by_row import Wearers, add
+from metagen.generators.torch.models.by_row import Wearers, add, read_by_row
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import linear
 from metagen.generators.torch.models.heads import Head, read_head
@@ -89,14 +89,16 @@ class LlamaModel:
         kv_bytes: int,
         quantization: str | None = None,
     ) -> None:
-        self.config = config = read_config(directory / "config.json")
+        adapter = adapter_of(directory)
+        self.config = config = read_config((adapter.base if adapter else directory) / "config.json")
         self.dtype, self.device = dtype, device
         self.vocab_size, self.max_context = config.vocab, config.context
         self._base = base = _base(directory, config, dtype, device, quantization)
         self._embedding, self._norm, self._turns, self.head = base.embedding, base.norm, base.turns, base.head
         self._layers: Sequence[Layer] = base.layers
-        if adapter_of(directory) is not None:
-            self._layers = self._adapted(directory)
+        if adapter is not None:
+            self._layers, head = self._adapted(adapter)
+            self.head = head or base.head
         self.rows = batch + min(PREFILL_ROWS, batch)
         layout = KVLayout(config.layers, config.heads, config.kv_heads, config.head_dim, dtype, device)
         self.token_bytes = layout.token_bytes
@@ -107,7 +109,8 @@ class LlamaModel:
         self.truncate, self.save, self.close, self.spill = kv.truncate, kv.save, kv.close, kv.spill
         self._blocks = Blocks(config, self._layers, self._turns, self._norm)
         self._wearers = Wearers(self.rows, device)
-        self._adopted = 0
+        #: Of each adapter that was adopted, by number; that of the model itself is number 0.
+        self.heads = [self.head]
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
 
@@ -115,23 +118,24 @@ class LlamaModel:
 
     def adopt(self, directory: Path) -> int:
         """Load the adapter of a directory, in any thread; its number, from 1. ModelError if it does not fit."""
-        adapted, number = self._adapted(directory), self._adopted + 1
+        adapter = adapter_of(directory)
+        assert adapter is not None
+        (adapted, head), number = self._adapted(adapter), len(self.heads)
         # A batch that runs meanwhile goes on with the layers that it began with.
         self._layers = [
             _with(held, own, number, self._wearers) for held, own in zip(self._layers, adapted, strict=True)
         ]
-        self._adopted = number
+        self.heads.append(head or self.head)
         return number
 
-    def _adapted(self, directory: Path) -> list[Layer]:
-        """The base's layers with the adapter of a directory."""
-        adapter = adapter_of(directory)
-        assert adapter is not None
+    def _adapted(self, adapter: Adapter) -> tuple[list[Layer], Head | None]:
+        """The base's layers with an adapter, and the head that it brings, if it does."""
         with torch.inference_mode():
             updates = Updates(adapter, self.dtype, self.device)
             layers = [_adapt(layer, i, self.config, updates) for i, layer in enumerate(self._base.layers)]
             updates.finish()
-        return layers
+            head = updates.head(self.config.width)
+        return layers, head
 
     def assign(self, rows: Ints, adapter: int) -> None:
         self._wearers.of[rows] = adapter
@@ -165,7 +169,10 @@ class LlamaModel:
         if wanted is not None:
             x = x[send(wanted, self.device)]
         self.hidden = x.float() if self.keeps_hidden else None
-        return self.head(x)
+        of = self._wearers.tokens
+        if of is None:
+            return self.head(x)
+        return read_by_row(x, of if wanted is None else of[wanted], self.heads)
 
     def _by_layers(
         self, rows: Ints, tokens: Ints, counts: Ints | None, wanted: Ints | None

@@ -267,23 +267,24 @@ def adopt(
     drafted = compress(drafted_shape(directory, draft, place.dtype.itemsize), place.quantization)
     if small is not None:
         check_one_vocabulary([str(adapter), str(small)], [tokenizer, tokenizer_of(small)])
-    loaded = Loaded(
+    number = target.adopt(directory)
+    head = target.heads[number]
+    return number, Loaded(
         str(adapter),
         model,
         tokenizer,
         drafted,
         drafted_fingerprint(fingerprint, draft, place.numbers),
         0,
-        None if target.head.outputs is None else target.head,
+        None if head.outputs is None else head,
     )
-    number: int = target.adopt(directory)
-    return number, loaded
 
 
 def _same_base(adapted: Path, base: Path) -> bool:
     """Whether the directory of an adapter has the weights and sizes of a base."""
     files = [[file.resolve() for file in weight_files(directory)] for directory in (adapted, base)]
-    return files[0] == files[1] and read_config(adapted / "config.json") == read_config(base / "config.json")
+    ours, theirs = (read_config(directory / "config.json") for directory in (adapted, base))
+    return files[0] == files[1] and replace(ours, architecture=theirs.architecture) == theirs
 
 
 def _places(models: Sequence[Model], place: Place) -> list[tuple[Model, Place]]:

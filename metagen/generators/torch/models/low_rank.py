@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from metagen.errors import ModelError
 from metagen.generators.models import lora
+from metagen.generators.torch.models.heads import ScoringHead
 from metagen.generators.torch.models.linear import Linear
 
 #: As peft names the two matrices of a module of its base.
@@ -51,9 +52,14 @@ class Updates:
         self._directory, self._dtype, self._device = adapter.directory, dtype, device
         file = adapter.directory / lora.WEIGHTS
         found: dict[str, dict[str, Tensor]] = {}
+        self._head: dict[str, Tensor] = {}
+        self._scores = adapter.scores
         try:
             with safe_open(file, framework="pt") as content:
                 for name in content.keys():  # noqa: SIM118 - no mapping
+                    if adapter.scores and name.startswith(lora.HEAD):
+                        self._head[name.removeprefix(lora.HEAD)] = content.get_tensor(name).float()
+                        continue
                     if (read := _NAME.fullmatch(name)) is None:
                         raise ModelError(
                             f"{file}: {name!r} is no matrix of plain LoRA; merge the adapter into its base with peft"
@@ -93,6 +99,20 @@ class Updates:
             up[row : row + len(update.up), column : column + rank] = update.up
             column += rank
         return LowRank(base, down.to(self._device, self._dtype), up.to(self._device, self._dtype))
+
+    def head(self, width: int) -> ScoringHead | None:
+        """The head that the adapter brings, if it does: a linear map [outputs, width]. ModelError for another."""
+        if not self._scores:
+            return None
+        shapes = {name: tuple(matrix.shape) for name, matrix in sorted(self._head.items())}
+        rows = len(self._head["weight"]) if "weight" in self._head else 0
+        if shapes not in ({"weight": (rows, width)}, {"bias": (rows,), "weight": (rows, width)}):
+            raise ModelError(
+                f"{self._directory}: the adapter's head has {shapes}, expected a weight [outputs, {width}] and at most "
+                "a bias [outputs]; merge the adapter into its base with peft, and give the merged model"
+            )
+        weight, bias = self._head["weight"].to(self._device), self._head.get("bias")
+        return ScoringHead("score", ((weight, None if bias is None else bias.to(self._device)),))
 
     def finish(self) -> None:
         """Raises ModelError for updates of what the model does not have."""
