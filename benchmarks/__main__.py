@@ -24,6 +24,7 @@ MODULES = (
     "attempts",
     "stream",
     "engine",
+    "by_row",
     "beams",
     "adapters",
     "grammar",

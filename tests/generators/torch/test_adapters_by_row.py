@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from metagen.errors import EngineError, InputError, NumericsError, UnsupportedError
+from metagen.generators.base import Generator
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import (
     Engine,
@@ -30,8 +31,8 @@ from metagen.generators.torch.models import loading
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.llama import LlamaModel
 from metagen.scope import Scope
-from metagen.sequence import Sequence
-from metagen.testing import EngineLaws
+from metagen.sequence import Prompt, Sequence
+from metagen.testing import EngineLaws, GeneratorLaws
 from metagen.verifiers.layouts import SeparatorSteps
 from metagen.verifiers.reward import ProcessRewardModel
 from tests.generators.torch.lora_adapters import make_adapter
@@ -426,3 +427,23 @@ class TestEngineWithAdapters(TestAdapterOnAnEngine):
         for path in self.adapters:
             engine.adapted(path)
         return engine
+
+
+class TestGeneratorOfAnAdapter(GeneratorLaws):
+    """Steps, blocks, seeds, budgets and records."""
+
+    prompt = Prompt("law", text=PROMPTS[1])
+    begun = "57"
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _adapters(cls, adapters: list[Path]) -> None:
+        cls.adapters = adapters
+
+    def make(self) -> AbstractContextManager[Generator]:
+        @contextmanager
+        def opened() -> Iterator[Generator]:
+            with TorchEngine(BASE, threads=1).adapted(self.adapters[0]) as engine:
+                yield engine.generator(max_tokens=40)
+
+        return opened()
