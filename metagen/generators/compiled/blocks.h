@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -30,12 +31,17 @@ namespace metagen {
 using at::Tensor;
 using Optional = std::optional<Tensor>;
 
-// A linear map: plain [out, in], packed by oneDNN for `few` rows or more, or both; and what an adapter adds.
+// A linear map: plain [out, in], packed by oneDNN for `few` rows or more, or both; and what an adapter adds, to all rows
+// or, by the number of the adapter, to its own.
 struct Matrix {
     Optional plain, packed, bias;
     int64_t few;
     Optional down, up;
+    std::map<int64_t, std::pair<Tensor, Tensor>> adapters;
 };
+
+// Adapters of a batch by number, each with the tokens that have it; none: all have.
+using Wearers = std::vector<std::pair<int64_t, Optional>>;
 
 struct Layer {
     Tensor norm;
@@ -109,9 +115,22 @@ Tensor multiply_dense(const Matrix& by, const Tensor& x) {
 }
 
 template <typename T>
-Tensor multiply(const Matrix& by, const Tensor& x) {
+Tensor multiply(const Matrix& by, const Tensor& x, const Wearers& wearers) {
+    const auto more = [](const Tensor& x, const Tensor& down, const Tensor& up) {
+        return at::linear(at::linear(x, down), up);
+    };
     const Tensor y = multiply_dense<T>(by, x);
-    return by.down ? y.add_(at::linear(at::linear(x, *by.down), *by.up)) : y;
+    if (by.down) y.add_(more(x, *by.down, *by.up));
+    for (const auto& [number, tokens] : wearers) {
+        const auto found = by.adapters.find(number);
+        if (found == by.adapters.end()) continue;
+        const auto& [down, up] = found->second;
+        if (tokens)
+            y.index_add_(0, *tokens, more(x.index_select(0, *tokens), down, up));
+        else
+            y.add_(more(x, down, up));
+    }
+    return y;
 }
 
 // One row of the batch: its tokens, the place of the first in the row, and the tail that they are written into.
@@ -179,14 +198,14 @@ class Blocks {
 
     // x [N, width] behind all blocks and the last norm; kv [layers, 2, places, d] holds the tails.
     // rows: [R, 6], as in Row. order: [R], rows that read the same pieces side by side.
-    // groups: [G, 4]: from and to in `order`, from and to in `pieces` [P, 6].
+    // groups: [G, 4]: from and to in `order`, from and to in `pieces` [P, 6]. wearers: of the N tokens.
     Tensor run(
         const Tensor& x, const Tensor& kv, const Tensor& rows, const Tensor& order, const Tensor& groups,
-        const Tensor& pieces
+        const Tensor& pieces, const Wearers& wearers
     ) const {
         const Threads threads(x.size(0) * weights_);
-        return x.scalar_type() == at::kFloat ? by_dim<float>(x, kv, rows, order, groups, pieces)
-                                             : by_dim<BFloat16>(x, kv, rows, order, groups, pieces);
+        return x.scalar_type() == at::kFloat ? by_dim<float>(x, kv, rows, order, groups, pieces, wearers)
+                                             : by_dim<BFloat16>(x, kv, rows, order, groups, pieces, wearers);
     }
 
   private:
@@ -214,7 +233,7 @@ class Blocks {
     template <typename T, int D>
     Tensor run_as(
         const Tensor& x, const Tensor& kv, const Tensor& rows, const Tensor& order, const Tensor& groups,
-        const Tensor& pieces
+        const Tensor& pieces, const Wearers& wearers
     ) const {
         static_assert(sizeof(Row) == 6 * sizeof(int64_t) && sizeof(Piece) == 6 * sizeof(int64_t));
         const Row* row = reinterpret_cast<const Row*>(rows.data_ptr<int64_t>());
@@ -229,13 +248,13 @@ class Blocks {
         for (std::size_t i = 0; i < layers_.size(); ++i) {
             const Layer& layer = layers_[i];
             add_and_norm<T>(x, added, layer.norm, y, n, width);
-            const Tensor qkv = multiply<T>(layer.qkv, y);
+            const Tensor qkv = multiply<T>(layer.qkv, y, wearers);
             T* tails = data<T>(kv) + i * 2 * kv.size(2) * d_;
             turn_and_write<T>(qkv, layer.qk_norm, row, rows.size(0), tails, tails + kv.size(2) * d_);
             attend<T, D>(qkv, i, parts, items, meetings, piece, tails, tails + kv.size(2) * d_, read);
-            const Tensor out = multiply<T>(layer.out, read);
+            const Tensor out = multiply<T>(layer.out, read, wearers);
             add_and_norm<T>(x, out, layer.mlp_norm, y, n, width);
-            added = multiply<T>(layer.down, gated<T>(multiply<T>(layer.up, y)));
+            added = multiply<T>(layer.down, gated<T>(multiply<T>(layer.up, y, wearers)), wearers);
         }
         add_and_norm<T>(x, added, norm_, y, n, width);
         return y;

@@ -9,7 +9,8 @@ PYBIND11_MODULE(EXTENSION, module) {
     namespace py = pybind11;
     using namespace metagen;
     py::class_<Matrix>(module, "Matrix")
-        .def(py::init<Optional, Optional, Optional, int64_t, Optional, Optional>());
+        .def(py::init<
+             Optional, Optional, Optional, int64_t, Optional, Optional, std::map<int64_t, std::pair<Tensor, Tensor>>>());
     py::class_<Layer>(module, "Layer")
         .def(py::init<Tensor, Matrix, Optional, Matrix, Tensor, Matrix, Matrix>());
     py::class_<Blocks>(module, "Blocks")

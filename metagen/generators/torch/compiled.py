@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from metagen.generators.compiled.build import begin, extension
+from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.checkpoint import LlamaConfig
 from metagen.generators.torch.models.linear import Linear, Packed, Plain
 from metagen.generators.torch.models.low_rank import LowRank
@@ -62,18 +63,20 @@ class Blocks:
 
 
 def _fits(one: Linear) -> bool:
-    base = one.base if isinstance(one, LowRank) else one
+    base = one.base if isinstance(one, LowRank | ByRow) else one
     return isinstance(base, Packed) or (isinstance(base, Plain) and type(base.weight) is Tensor)
 
 
 def _matrix(module: Any, one: Linear) -> Any:
     adapter = (one.down, one.up) if isinstance(one, LowRank) else (None, None)
-    base = one.base if isinstance(one, LowRank) else one
+    held = one.adapters if isinstance(one, ByRow) else {}
+    by_row = {number: (low.down, low.up) for number, low in held.items()}
+    base = one.base if isinstance(one, LowRank | ByRow) else one
     if isinstance(base, Packed):
         plain = None if base.plain is None else base.plain.weight
-        return module.Matrix(plain, base.weight, base.bias, base.few, *adapter)
+        return module.Matrix(plain, base.weight, base.bias, base.few, *adapter, by_row)
     assert isinstance(base, Plain)
-    return module.Matrix(base.weight, None, base.bias, 0, *adapter)
+    return module.Matrix(base.weight, None, base.bias, 0, *adapter, by_row)
 
 
 def draw(

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import torch
 
 from metagen.errors import EngineError, InputError, NumericsError, UnsupportedError
 from metagen.generators.base import Generator
+from metagen.generators.compiled.build import extension
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import (
     Engine,
@@ -52,6 +53,7 @@ FLIPS = 0.02
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    extension()  # compiled steps are looked for in another cache
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("METAGEN_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -95,6 +97,7 @@ def ints(*values: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("steps")
 @torch.inference_mode()
 def test_rows_keep_their_adapters_after_any_operations(adapters: list[Path], seed: int) -> None:
     place = loading.Place(torch.float32, torch.device("cpu"), 12, 1 << 25)
@@ -152,6 +155,7 @@ def test_rows_keep_their_adapters_after_any_operations(adapters: list[Path], see
                 grow(rng.sample(long, rng.randint(1, len(long))))
 
 
+@pytest.mark.usefixtures("steps")
 def test_an_adapter_whose_numbers_overflow_harms_no_other_row(adapters: list[Path], tmp_path: Path) -> None:
     with TorchEngine(BASE, dtype="float32") as engine:
         one, broken = (
@@ -171,12 +175,64 @@ def test_an_adapter_whose_numbers_overflow_harms_no_other_row(adapters: list[Pat
     assert found == [s.ids for answers in alone for s in samples(answers)]
 
 
+# -- heads -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("steps")
+def test_an_adapter_with_a_head_scores_beside_rows_that_write(adapters: list[Path], tmp_path: Path) -> None:
+    heads = [make_adapter(tmp_path / f"head-{n}", BASE, 10 + n, outputs=n) for n in (1, 2)]
+    drawn = requests(16)
+    solutions = [Sequence.of(p).extend(text) for p in PROMPTS for text in ("a=1\nb=2\n", "a=1\nb=3\nc=9\n")]
+    with TorchEngine(BASE, dtype="float32") as engine, ExitStack() as stack:
+        judges = [engine.adapted(path) for path in heads]
+        apart = [stack.enter_context(TorchEngine(path, dtype="float32")) for path in heads]
+        ids = [engine.encode(text)[:n] for text in PROMPTS for n in (2, 40)]
+        asked = [EvaluateRequest(one, tuple(range(len(one))), outputs=True) for one in ids]
+
+        async def gather() -> list[Any]:
+            writes = [one.generate(r) for one in (engine, engine.adapted(adapters[0])) for r in drawn]
+            score = ProcessRewardModel(judges[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
+            return await asyncio.gather(asyncio.gather(*writes), score, *(j.evaluate(asked) for j in judges))
+
+        written, scores, *read = asyncio.run(gather())
+        for found, other in zip(read, apart, strict=True):
+            for one, expected in zip(found, asyncio.run(other.evaluate(asked)), strict=True):
+                np.testing.assert_allclose(one.values, expected.values, atol=1e-3)
+        assert [len(found[0].values[0]) for found in read] == [1, 2]
+        alone = ProcessRewardModel(apart[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
+        for score, own in zip(scores, asyncio.run(alone), strict=True):
+            assert score.steps == pytest.approx(own.steps, abs=1e-4)
+            assert len(score.steps) > 1
+        again = ask((engine, drawn), (engine.adapted(adapters[0]), drawn))
+        pairs = zip(samples(written), [s for answers in again for s in samples(answers)], strict=True)
+        assert sum(a.ids != b.ids for a, b in pairs) <= FLIPS * len(drawn) * 32
+        model: Any = engine._model
+        assert all(one._model._base is model._base for one in apart)  # type: ignore[attr-defined]
+        with pytest.raises(UnsupportedError, match="does not generate"):
+            ask((judges[0], drawn))
+        with pytest.raises(UnsupportedError, match="is a language model"):
+            asyncio.run(engine.evaluate(asked))
+        with pytest.raises(UnsupportedError, match="has no log-probabilities"):
+            asyncio.run(judges[0].evaluate([EvaluateRequest(ids[0], (0,), (3,))]))
+
+
 # -- the engine --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def engines(adapters: list[Path]) -> Iterator[tuple[list[Engine], list[Engine]]]:
-    """One engine for the base and all adapters; and one for each of them."""
+@pytest.fixture(scope="module", params=["ready", "off"])
+def engines(
+    adapters: list[Path], request: pytest.FixtureRequest
+) -> Iterator[tuple[list[Engine], list[Engine]]]:
+    """One engine for the base and all adapters; and one for each of them. By compiled steps, and by torch."""
+    with pytest.MonkeyPatch.context() as patch, _opened(adapters, request.param, patch) as found:
+        yield found
+
+
+@contextmanager
+def _opened(
+    adapters: list[Path], setting: str, patch: pytest.MonkeyPatch
+) -> Iterator[tuple[list[Engine], list[Engine]]]:
+    patch.setenv("METAGEN_COMPILED", setting)
     with TorchEngine(BASE, dtype="float32", threads=1) as engine:
         apart = [TorchEngine(path, dtype="float32", threads=1) for path in (BASE, *adapters)]
         try:
@@ -347,46 +403,6 @@ def test_drafts_serve_rows_of_every_adapter(adapters: list[Path], draft: Draft) 
     assert [s.ids for a in found for s in samples(a)] == [s.ids for a in expected for s in samples(a)]
 
 
-# -- heads -------------------------------------------------------------------------------------------
-
-
-def test_an_adapter_with_a_head_scores_beside_rows_that_write(adapters: list[Path], tmp_path: Path) -> None:
-    heads = [make_adapter(tmp_path / f"head-{n}", BASE, 10 + n, outputs=n) for n in (1, 2)]
-    drawn = requests(16)
-    solutions = [Sequence.of(p).extend(text) for p in PROMPTS for text in ("a=1\nb=2\n", "a=1\nb=3\nc=9\n")]
-    with TorchEngine(BASE, dtype="float32") as engine, ExitStack() as stack:
-        judges = [engine.adapted(path) for path in heads]
-        apart = [stack.enter_context(TorchEngine(path, dtype="float32")) for path in heads]
-        ids = [engine.encode(text)[:n] for text in PROMPTS for n in (2, 40)]
-        asked = [EvaluateRequest(one, tuple(range(len(one))), outputs=True) for one in ids]
-
-        async def gather() -> list[Any]:
-            writes = [one.generate(r) for one in (engine, engine.adapted(adapters[0])) for r in drawn]
-            score = ProcessRewardModel(judges[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
-            return await asyncio.gather(asyncio.gather(*writes), score, *(j.evaluate(asked) for j in judges))
-
-        written, scores, *read = asyncio.run(gather())
-        for found, other in zip(read, apart, strict=True):
-            for one, expected in zip(found, asyncio.run(other.evaluate(asked)), strict=True):
-                np.testing.assert_allclose(one.values, expected.values, atol=1e-3)
-        assert [len(found[0].values[0]) for found in read] == [1, 2]
-        alone = ProcessRewardModel(apart[1], layout=LAYOUT).score(solutions, scope=Scope.root("p"))
-        for score, own in zip(scores, asyncio.run(alone), strict=True):
-            assert score.steps == pytest.approx(own.steps, abs=1e-4)
-            assert len(score.steps) > 1
-        again = ask((engine, drawn), (engine.adapted(adapters[0]), drawn))
-        pairs = zip(samples(written), [s for answers in again for s in samples(answers)], strict=True)
-        assert sum(a.ids != b.ids for a, b in pairs) <= FLIPS * len(drawn) * 32
-        model: Any = engine._model
-        assert all(one._model._base is model._base for one in apart)  # type: ignore[attr-defined]
-        with pytest.raises(UnsupportedError, match="does not generate"):
-            ask((judges[0], drawn))
-        with pytest.raises(UnsupportedError, match="is a language model"):
-            asyncio.run(engine.evaluate(asked))
-        with pytest.raises(UnsupportedError, match="has no log-probabilities"):
-            asyncio.run(judges[0].evaluate([EvaluateRequest(ids[0], (0,), (3,))]))
-
-
 # -- refusals ----------------------------------------------------------------------------------------
 
 
@@ -409,14 +425,21 @@ def test_what_is_no_adapter_of_the_base_is_refused(adapters: list[Path], tmp_pat
 class TestAdapterOnAnEngine(EngineLaws):
     prompts = PROMPTS
     flips = FLIPS
+    adapters: ClassVar[list[Path]]
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
-    def _adapters(cls, adapters: list[Path]) -> None:
+    def given(cls, adapters: list[Path]) -> None:
         cls.adapters = adapters
 
     def make(self) -> Engine:
         return TorchEngine(BASE, threads=1).adapted(self.adapters[0])
+
+
+class TestAdapterWithoutCompiledSteps(TestAdapterOnAnEngine):
+    @pytest.fixture(autouse=True)
+    def by_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("METAGEN_COMPILED", "off")
 
 
 class TestEngineWithAdapters(TestAdapterOnAnEngine):
@@ -434,10 +457,11 @@ class TestGeneratorOfAnAdapter(GeneratorLaws):
 
     prompt = Prompt("law", text=PROMPTS[1])
     begun = "57"
+    adapters: ClassVar[list[Path]]
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
-    def _adapters(cls, adapters: list[Path]) -> None:
+    def given(cls, adapters: list[Path]) -> None:
         cls.adapters = adapters
 
     def make(self) -> AbstractContextManager[Generator]:

@@ -18,20 +18,17 @@ from metagen.generators.torch.models.linear import Linear
 from metagen.generators.torch.models.low_rank import LowRank
 from metagen.generators.torch.send import send
 
-#: Flat tokens of a batch: all of them, those between two places, or those of these numbers.
-Where = slice | Tensor | None
-
 
 class Wearers:
     """The adapter of each row, by number; 0: none.
 
-    Of the newest batch, groups: each adapter with its flat tokens; tokens: [N] the adapter of each, or None where no
-    row has any.
+    Of the newest batch, groups: each adapter with its flat tokens, None where all have it; tokens: [N] the adapter of
+    each, or None where no row has any.
     """
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.of = np.zeros(rows, np.int64)
-        self.groups: tuple[tuple[int, Where], ...] = ()
+        self.groups: tuple[tuple[int, Tensor | None], ...] = ()
         self.tokens: Ints | None = None
         self._device = device
 
@@ -48,14 +45,8 @@ class Wearers:
         self.tokens = of
         self.groups = tuple((int(one), self._where(of == one)) for one in np.unique(of) if one)
 
-    def _where(self, ours: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Where:
-        places = np.flatnonzero(ours)
-        if len(places) == len(ours):
-            return None
-        first, last = int(places[0]), int(places[-1])
-        if last - first + 1 == len(places):
-            return slice(first, last + 1)
-        return send(places, self._device)
+    def _where(self, ours: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Tensor | None:
+        return None if ours.all() else send(np.flatnonzero(ours), self._device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +64,6 @@ class ByRow:
                 continue
             if where is None:
                 y += adapter.more(x)
-            elif isinstance(where, slice):
-                y[where] += adapter.more(x[where])
             else:
                 y.index_add_(0, where, adapter.more(x[where]))
         return y

@@ -121,10 +121,11 @@ class LlamaModel:
         adapter = adapter_of(directory)
         assert adapter is not None
         (adapted, head), number = self._adapted(adapter), len(self.heads)
-        # A batch that runs meanwhile goes on with the layers that it began with.
+        # A batch that runs meanwhile goes on with the layers and blocks that it began with.
         self._layers = [
             _with(held, own, number, self._wearers) for held, own in zip(self._layers, adapted, strict=True)
         ]
+        self._blocks = Blocks(self.config, self._layers, self._turns, self._norm)
         self.heads.append(head or self.head)
         return number
 
@@ -163,7 +164,8 @@ class LlamaModel:
         if (blocks := self._blocks.ready()) is not None:
             x = self._embedding[send(tokens, self.device)]
             at = self._kv.locate(rows, counts)
-            x = blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces)
+            self._wearers.begin(rows, counts, None)
+            x = blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces, self._wearers.groups)
         else:
             x, wanted = self._by_layers(rows, tokens, counts, wanted)
         if wanted is not None:
