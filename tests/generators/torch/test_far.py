@@ -26,6 +26,7 @@ from metagen.generators.local import key_value_bytes
 from metagen.generators.models.describe import shape_of
 from metagen.generators.models.recipes import Contrastive, Ensemble, Experts, Guided, Tilted
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.adapted import AdaptedEngine
 from metagen.generators.torch.kv.chains import FEW, Chains
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import KVStore, store_tokens
@@ -35,6 +36,7 @@ from metagen.generators.torch.send import send
 from metagen.sequence import Prompt, Sequence
 from metagen.testing import EngineLaws
 from tests.generators.torch.far import CUDA, Elsewhere, Far, FarEngine
+from tests.generators.torch.lora_adapters import make_adapter
 from tests.generators.torch.scored_models import make_language_model, make_value_head, save_tokenizer
 
 PROMPTS = ("Q:12+7", "Q:a=12+7;b=a*3;b?\nS:\na=12+7=19\nb=19*3=")
@@ -118,6 +120,36 @@ class TestLaws(EngineLaws):
 @pytest.mark.parametrize("name", DECODING)
 def test_samples_are_those_of_a_cpu(name: str) -> None:
     compare(DECODING[name], "tiny-bpe" if name == "healing" else "tiny-0.1m")
+
+
+def test_rows_of_adapters_are_those_of_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METAGEN_CACHE", str(tmp_path / "cache"))
+    writes, scores = (
+        make_adapter(tmp_path / str(outputs), "tiny-0.1m", 1, outputs=outputs) for outputs in (None, 2)
+    )
+
+    def found(engine: TorchEngine, solver: AdaptedEngine, judge: AdaptedEngine) -> tuple[Any, ...]:
+        ids = engine.encode(PROMPTS[1])
+
+        async def together() -> list[Any]:
+            asked = [
+                GenerateRequest(Sequence.of(text), (0, 1, 2), SamplingParams(), TOKENS) for text in PROMPTS
+            ]
+            calls = [one.generate(request) for one in (engine, solver) for request in asked]
+            read = judge.evaluate([EvaluateRequest(ids, tuple(range(len(ids))), outputs=True)])
+            return list(await asyncio.gather(*calls, read))
+
+        *drawn, (read,) = asyncio.run(together())
+        return [[sample.ids for sample in answer.samples] for answer in drawn], read.values
+
+    far, near = FarEngine("tiny-0.1m", threads=1), TorchEngine("tiny-0.1m", threads=1, device="cpu")
+    with far.elsewhere:
+        views = [far.adapted(path) for path in (writes, scores)]
+    with far, near:
+        samples, values = found(far, *views)
+        expected, near_values = found(near, near.adapted(writes), near.adapted(scores))
+    assert samples == expected
+    np.testing.assert_allclose(values, near_values, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
