@@ -32,7 +32,7 @@ using at::Tensor;
 using Optional = std::optional<Tensor>;
 
 // A linear map: plain [out, in], packed by oneDNN for `few` rows or more, or both; and what an adapter adds, to all rows
-// or, by the number of the adapter, to its own.
+// or, by the number of the adapter, to its own. The matrices of adapters are whole multiples of LANES, and contiguous.
 struct Matrix {
     Optional plain, packed, bias;
     int64_t few;
@@ -116,9 +116,10 @@ Tensor multiply_dense(const Matrix& by, const Tensor& x) {
 
 template <typename T>
 Tensor multiply(const Matrix& by, const Tensor& x, const Wearers& wearers) {
-    const auto more = [](const Tensor& x, const Tensor& down, const Tensor& up) {
-        return at::linear(at::linear(x, down), up);
+    const auto small = [](const Tensor& x, const Tensor& by) {
+        return x.size(0) <= FEW && by.numel() <= SMALL ? multiply_few<T>(x, by, {}) : at::linear(x, by);
     };
+    const auto more = [&](const Tensor& x, const Tensor& down, const Tensor& up) { return small(small(x, down), up); };
     const Tensor y = multiply_dense<T>(by, x);
     if (by.down) y.add_(more(x, *by.down, *by.up));
     for (const auto& [number, tokens] : wearers) {

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from metagen.generators.compiled.build import begin, extension
 from metagen.generators.torch.models.by_row import ByRow
@@ -68,15 +69,21 @@ def _fits(one: Linear) -> bool:
 
 
 def _matrix(module: Any, one: Linear) -> Any:
-    adapter = (one.down, one.up) if isinstance(one, LowRank) else (None, None)
+    adapter = _wide(one) if isinstance(one, LowRank) else (None, None)
     held = one.adapters if isinstance(one, ByRow) else {}
-    by_row = {number: (low.down, low.up) for number, low in held.items()}
+    by_row = {number: _wide(low) for number, low in held.items()}
     base = one.base if isinstance(one, LowRank | ByRow) else one
     if isinstance(base, Packed):
         plain = None if base.plain is None else base.plain.weight
         return module.Matrix(plain, base.weight, base.bias, base.few, *adapter, by_row)
     assert isinstance(base, Plain)
     return module.Matrix(base.weight, None, base.bias, 0, *adapter, by_row)
+
+
+def _wide(low: LowRank) -> tuple[Tensor, Tensor]:
+    """Its matrices, of a rank that is a multiple of LANES: what is more is zeros."""
+    more = -len(low.down) % LANES
+    return F.pad(low.down, (0, 0, 0, more)).contiguous(), F.pad(low.up, (0, more)).contiguous()
 
 
 def draw(
