@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
+from tests.fetched import fetch_or_skip
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -93,6 +95,38 @@ def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -
         < bits["temperature 1.2"]
     )
     assert len(list(tmp_path.glob("*.png"))) == 4
+
+
+@pytest.mark.slow
+def test_two_number_formats_are_compared_by_problem_and_by_text(said: Any, tmp_path: Path) -> None:
+    fetch_or_skip("smollm2-135m-solver")
+    short = [f"generators.{name}.max_tokens=20" for name in ("float32", "bfloat16")]
+    few = [f"strategies.{name}.n=3" for name in ("majority", "checked", "rebase")]
+    options = [part for change in (*short, *few) for part in ("--set", change)]
+    run = experiment("number_formats.yaml", tmp_path / "run", "--limit", "2", *options)
+    text = said("number_formats.py", run)
+    right = dict(re.findall(r"^\| (\S+) \| .* (\d) of 2 \|$", text, re.M))
+    assert list(right) == ["greedy", "majority@3", "checked@3", "rebase@3"]
+    equal = {
+        name: float(share)
+        for name, share in re.findall(r"^\| (\S+) \| ([\d.]+)% [^|]*\| [^|]*\|$", text, re.M)
+    }
+    assert list(equal) == ["samples", "greedy", "rebase@3"]
+    texts: dict[Any, set[str]] = {}
+    for row in pq.read_table(run / "candidates.parquet").to_pylist():
+        texts.setdefault((row["problem"], row["sample"]), set()).add(row["text"])
+    assert len(texts) == 6
+    assert equal["samples"] == pytest.approx(100 * sum(len(t) == 1 for t in texts.values()) / 6, abs=0.05)
+    outcomes = {
+        (r["configuration"], r["problem"]): r["text"]
+        for r in pq.read_table(run / "outcomes.parquet").to_pylist()
+    }
+    same = [
+        text == outcomes["bfloat16/greedy", id]
+        for (name, id), text in outcomes.items()
+        if name == "float32/greedy"
+    ]
+    assert len(same) == 2 and equal["greedy"] == 50 * sum(same)
 
 
 @pytest.mark.slow
