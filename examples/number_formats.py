@@ -4,7 +4,7 @@
     python examples/number_formats.py RUN --alone 16
 
 1. Accuracies, and their paired differences: 95% intervals over problems, p of the exact randomisation test.
-2. Texts and answers that are equal in both formats.
+2. Texts and answers that are equal in both formats. Of a run that has not ended, both are over what it has so far.
 3. With --alone: samples drawn by themselves against the same samples drawn in a crowd, on so many problems. Equal
    seeds give equal samples, unless rounding changes a choice.
 """
@@ -23,6 +23,7 @@ from metagen.generators.torch import TorchEngine
 from metagen.runs.directory import RunDirectory
 from metagen.runs.questions.compare import Compared, compare
 from metagen.runs.table.tables import read
+from metagen.runs.work import unfinished
 from metagen.sequence import Message, Prompt, Sequence
 
 #: Generators of the run, and the number formats that they are named after.
@@ -56,6 +57,11 @@ def accuracy_row(name: str, one: Compared) -> str:
 
 def agreement(run: RunDirectory) -> Iterator[str]:
     """Of the samples of the pool, and of what each configuration returned that ran by itself."""
+    with unfinished.tables(run) as (found, _):
+        yield from agreement_rows(found)
+
+
+def agreement_rows(run: RunDirectory) -> Iterator[str]:
     yield "| | texts that are equal | answers that are equal |"
     yield "|---|---|---|"
     columns = ["problem", "generator", "sample", "text", "key"]
@@ -95,7 +101,8 @@ def crowds(run: RunDirectory, problems: int) -> Iterator[str]:
     """How many samples another batch changes, and how many draws the engine counted as near an edge."""
     yield "| | samples that differ alone and in a crowd | draws near an edge | tokens |"
     yield "|---|---|---|---|"
-    prompts = read(run.table("problems"), ["problem", "prompt"]).to_pylist()[:problems]
+    with unfinished.tables(run) as (found, _):
+        prompts = read(found.table("problems"), ["problem", "prompt"]).to_pylist()[:problems]
     asked = [
         GenerateRequest(
             Sequence(
