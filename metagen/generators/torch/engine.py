@@ -42,7 +42,8 @@ class TorchEngine(Requests, TorchOptions):
     """Runs a Llama-like model directory with continuous batching over a prefix tree.
 
     Samples of one request are computed once for as long as they are alike. stats.extra: `decoded`, tokens run for rows
-    that decode; `near_edge`, draws so close to a border that rounding may have decided; `steps`.
+    that decode; `near_edge`, draws so close to a border that the rounding of float32 may have decided (in bfloat16 it
+    decides more draws than these); `steps`.
 
     A directory whose head scores (`heads.py`) answers Evaluate only, with outputs=True.
 

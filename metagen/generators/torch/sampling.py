@@ -34,7 +34,7 @@ from metagen.sequence import MOST_CONFIDENT
 Allowed = tuple[Tensor, Tensor]
 
 #: A draw closer than this to the edge of its interval of the CDF, or a greedy choice whose two best
-#: log-probabilities are closer, may flip under another order of rounding.
+#: log-probabilities are closer, may flip under another order of rounding in float32. In bfloat16 more draws may flip.
 NEAR = 1e-5
 #: Temperatures so low that logits divided by them may be more than float32 holds.
 COLD = 1e-6
