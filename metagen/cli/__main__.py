@@ -1,6 +1,6 @@
 """`python -m metagen.cli`."""
 
-from metagen.cli import app
+from metagen.cli import main
 
 if __name__ == "__main__":
-    app()
+    main()

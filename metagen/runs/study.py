@@ -20,7 +20,8 @@ from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.plan import Part
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import STUDY, Role, RunDirectory, State, StudyDirectory
+from metagen.runs.directory import Role, RunDirectory, State, StudyDirectory
+from metagen.runs.names import STUDY
 from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast.estimate import Estimate, estimate

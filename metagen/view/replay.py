@@ -18,7 +18,8 @@ from metagen.errors import InputError, MetagenError
 from metagen.history import Delivery
 from metagen.journal import Row, SQLiteJournal
 from metagen.runs.declare import recipe, schema
-from metagen.runs.directory import Cell, RunDirectory, nearest
+from metagen.runs.directory import Cell, RunDirectory
+from metagen.runs.names import nearest
 from metagen.runs.work import build, offline
 from metagen.runs.work.attempts import Recorded
 from metagen.runs.work.build import Setup

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from metagen.errors import InputError
-from metagen.runs.directory import RUNS, STUDY, RunDirectory, nearest
+from metagen.runs.directory import RUNS, RunDirectory
+from metagen.runs.names import STUDY, nearest
 
 #: Levels of directories below a given one in which runs are looked for: runs, and the roles of studies.
 DEPTH = 2

@@ -16,7 +16,8 @@ from metagen.runs.declare import baselines, plan
 from metagen.runs.declare.plan import APART
 from metagen.runs.declare.specs import ReplaySpec
 from metagen.runs.declare.study import Study
-from metagen.runs.directory import STUDY, Role, RunDirectory, StudyDirectory
+from metagen.runs.directory import Role, RunDirectory, StudyDirectory
+from metagen.runs.names import STUDY
 from metagen.runs.note import Note
 
 if TYPE_CHECKING:

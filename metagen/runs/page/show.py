@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.errors import InputError
-from metagen.runs.directory import Cell, RunDirectory, State, nearest
+from metagen.runs.directory import Cell, RunDirectory, State
+from metagen.runs.names import nearest
 from metagen.runs.table.problem import Distinct, Examined, Pool, Record, examine
 from metagen.runs.table.tables import read
 from metagen.runs.words import cost_amount as amount

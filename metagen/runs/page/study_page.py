@@ -19,7 +19,8 @@ from metagen.analysis import study_figures
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import StudyResult
-from metagen.runs.directory import FROZEN, STUDY, RunDirectory, environment, writing
+from metagen.runs.directory import FROZEN, RunDirectory, environment, writing
+from metagen.runs.names import STUDY
 from metagen.runs.note import Note
 from metagen.runs.page import chosen, draw, html_page, markdown, measured
 from metagen.runs.page.answer import answer, gist

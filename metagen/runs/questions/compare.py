@@ -25,7 +25,8 @@ from metagen.analysis.comparison import Contrast, holm, p_number
 from metagen.analysis.paired import Difference, paired_difference
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW, solve_pools
-from metagen.runs.directory import Cell, RunDirectory, nearest
+from metagen.runs.directory import Cell, RunDirectory
+from metagen.runs.names import nearest
 from metagen.runs.table.tables import read
 from metagen.runs.words import least, percent, signed_points
 from metagen.runs.work import unfinished

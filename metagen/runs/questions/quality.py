@@ -22,7 +22,8 @@ from metagen.analysis.ragged import Bools, Floats
 from metagen.analysis.verifier_quality import FEW, VerifierQuality, verifier_quality
 from metagen.errors import InputError
 from metagen.runs.declare import registry, schema
-from metagen.runs.directory import Cell, RunDirectory, nearest, writing
+from metagen.runs.directory import Cell, RunDirectory, writing
+from metagen.runs.names import nearest
 from metagen.runs.table.tables import floats, integers, read
 from metagen.runs.work import unfinished
 from metagen.tasks.base import Task

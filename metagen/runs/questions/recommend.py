@@ -28,7 +28,7 @@ from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, CurvePoint, Floats, StudyResult
 from metagen.runs.declare import recipe
 from metagen.runs.declare.study import COSTS, MODELLED
-from metagen.runs.directory import nearest
+from metagen.runs.names import nearest
 from metagen.runs.note import Note
 
 if TYPE_CHECKING:

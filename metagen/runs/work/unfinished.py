@@ -15,7 +15,8 @@ from pathlib import Path
 from metagen.errors import InputError
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
-from metagen.runs.directory import RunDirectory, State, nearest
+from metagen.runs.directory import RunDirectory, State
+from metagen.runs.names import nearest
 from metagen.runs.work import build, offline
 from metagen.runs.work.attempts import Recorded
 from metagen.runs.work.makers import Makers
