@@ -1,7 +1,6 @@
 """Importing metagen is cheap, and offers what its stub promises."""
 
 import ast
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -27,37 +26,17 @@ HEAVY = [
 ]
 
 
-def cpu_seconds(command: list[str]) -> float:
-    """CPU seconds of the best of three runs.
-
-    On an idle machine they are what one waits; on a busy one, the tests' other processes do not count.
-    """
-
-    def spent() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
-
-    best = float("inf")
-    for _ in range(3):
-        before = spent()
-        subprocess.run(command, check=True, capture_output=True)
-        best = min(best, spent() - before)
-    return best
-
-
-def test_import_takes_less_than_a_third_of_a_second() -> None:
-    assert cpu_seconds([sys.executable, "-c", "import metagen"]) < 0.3
-
-
-def test_help_takes_less_than_half_a_second() -> None:
-    command = [sys.executable, "-c", "from metagen.cli import app; app(prog_name='metagen')", "--help"]
-    assert cpu_seconds(command) < 0.5
-
-
 def test_import_loads_nothing_heavy() -> None:
     code = f"import metagen, sys; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_import_loads_one_module() -> None:
+    """The stub, which names what there is, is read when the first name is asked for."""
+    code = "import sys; before = set(sys.modules); import metagen; print(*{*sys.modules} - before)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["metagen"]
 
 
 @pytest.mark.parametrize("name", metagen.__all__)

@@ -127,8 +127,8 @@ def render(found: Examination) -> RenderableType:
     parts: list[RenderableType] = []
     for group in dict.fromkeys(check.group for check in found.checks):
         grid = Table.grid(padding=(0, 2))
-        grid.add_column(width=14)
-        grid.add_column(width=7)
+        grid.add_column(min_width=14, no_wrap=True)
+        grid.add_column(min_width=7, no_wrap=True)
         grid.add_column()
         for check in (c for c in found.checks if c.group == group):
             told = Text(check.found)

@@ -72,13 +72,14 @@ READERS = ("report", "resume")
 WIDEST, COLUMNS = 100, 80
 _BOLD, _NAME, _WRONG, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[1;31m", "\x1b[0m"
 #: C0 and C1 controls but tab and newline, and what changes the direction of the text around it.
+_RANGES = (
+    (0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x202A, 0x202E), (0x2066, 0x2069),
+)  # fmt: skip
 _COMMANDS = {
-    number: chr(number).encode("unicode_escape").decode()
-    for first, last in (
-        (0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x202A, 0x202E), (0x2066, 0x2069),
-    )
-    for number in range(first, last + 1)
-}  # fmt: skip
+    code: "\\r" if code == 0x0D else f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for first, last in _RANGES
+    for code in range(first, last + 1)
+}
 
 
 def answer(arguments: list[str]) -> int | None:

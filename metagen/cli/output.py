@@ -37,17 +37,23 @@ def write(page: RenderableType) -> None:
 
 
 def console(**options: Any) -> Console:
-    """A console that draws every text through `plain`."""
+    """A console that draws every text through `plain`, and cuts no table."""
     from rich.console import Console
     from rich.segment import Segment
+    from rich.table import Table
+
+    from metagen.cli.fit import fit
 
     class Plain(Console):
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(plain(text), **options)  # before its place in a table is measured
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
-            for segment in super().render(renderable, options):
-                yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            options = options or self.options
+            tables = fit(renderable, self, options) if isinstance(renderable, Table) else [renderable]
+            for part in tables:
+                for segment in super().render(part, options):
+                    yield segment if segment.control else Segment(plain(segment.text), segment.style)
 
     return Plain(highlight=False, **options)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds between lines of progress where there is no terminal.
 PAUSE = 10.0
+#: Columns below which the bar is left out.
+NARROW = 100
 
 
 @contextlib.contextmanager
@@ -26,7 +28,10 @@ def show_progress(meter: Meter, name: str) -> Iterator[None]:
     console = output.console(stderr=True)
     if console.is_terminal:
         live = Live(
-            get_renderable=lambda: _bar(meter, name), console=console, refresh_per_second=4, transient=True
+            get_renderable=lambda: _bar(meter, name, console.width),
+            console=console,
+            refresh_per_second=4,
+            transient=True,
         )
         live.start()
         try:
@@ -50,10 +55,14 @@ def show_progress(meter: Meter, name: str) -> Iterator[None]:
         thread.join()
 
 
-def _bar(meter: Meter, name: str) -> RenderableType:
+def _bar(meter: Meter, name: str, width: int) -> RenderableType:
+    """A bar with what it counts; in few columns the counts alone."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
+    if width < NARROW:
+        return Text(f"{name}: {_counts(meter)}")
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
     grid.add_column()

@@ -133,7 +133,8 @@ class RecordFile:
         raise DataError(f"{str(self.path)!r} is no JSON list; expected one, or one object a line")
 
     def _unreadable(self, error: Exception) -> DataError:
-        return DataError(f"cannot read the pool {str(self.path)!r}: {error}; expected a JSONL file in UTF-8")
+        reason = error.strerror if isinstance(error, OSError) else error
+        return DataError(f"cannot read the pool {str(self.path)!r}: {reason}; expected a JSONL file in UTF-8")
 
 
 class _Window:
