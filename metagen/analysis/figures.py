@@ -23,9 +23,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
 
 from metagen.analysis.ties import margin
 from metagen.errors import InputError
+from metagen.html import amount
 
 Axis = Literal["samples", "tokens", "flops", "seconds"]
 
@@ -48,7 +50,7 @@ _VARIABLES = {
     "#ffffff": "--paper",
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LABELS: dict[Axis, str] = {
+LABELS: dict[Axis, str] = {
     "samples": "samples n",
     "tokens": "tokens generated per problem",
     "flops": "FLOPs per problem",
@@ -122,17 +124,16 @@ def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: 
     panels: title of the panel → its lines; equal labels look alike in all panels. Bands are drawn
     where lines have bounds. Raises InputError if there is nothing to draw, or an x is not positive.
     """
-    _something(panels)
+    something(panels)
     styles = looks(line.label for lines in panels.values() for line in lines)
     with style():
         figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
             axes.set_title(name)
-            for line in lines:
-                _draw(axes, line, *styles[line.label], band=True)
-            _cost_axis(axes, x, [v for line in lines for v in line.x])
-        _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
-        _outer_labels(grid, _LABELS[x])
+            _draw_all(axes, lines, styles)
+            cost_axis(axes, x, [v for ours in panels.values() for line in ours for v in line.x])
+        accuracy_axes(grid, [line for lines in panels.values() for line in lines])
+        _outer_labels(grid, LABELS[x])
         legend(figure, styles)
     return figure
 
@@ -145,14 +146,14 @@ def accuracy_by_level(
     Levels are evenly spaced, and lines set apart a little, so that bars don't hide each other.
     Raises InputError if there is nothing to draw.
     """
-    _something(panels)
+    something(panels)
     styles = looks(line.label for lines in panels.values() for line in lines)
     with style():
         figure, grid = small_multiples(len(panels), title, rows_of=3)
         for axes, (name, lines) in zip(grid, panels.items(), strict=True):
             axes.set_title(name)
             _by_level(axes, lines, styles)
-        _accuracy_axes(grid, [line for lines in panels.values() for line in lines])
+        accuracy_axes(grid, [line for lines in panels.values() for line in lines])
         _outer_labels(grid, level)
         legend(figure, styles)
     return figure
@@ -174,7 +175,7 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
     problems, and will look somewhat worse on others. Raises InputError if there is no point, or
     a cost is not positive.
     """
-    _something(points)
+    something(points)
     winners = frontier(points)
     with style():
         key = _key_width(winners)
@@ -185,7 +186,7 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
             [p.cost for p in others], [p.accuracy for p in others],
             "o", color="#BBBBBB", markersize=3.5, markeredgewidth=0, zorder=2,
         )  # fmt: skip
-        _cost_axis(axes, x, [p.cost for p in points])
+        cost_axis(axes, x, [p.cost for p in points])
         end = axes.get_xlim()[1]
         costs = [*(p.cost for p in winners), end]
         steps = {"step": "post", "color": "#0072B2", "linewidth": 0}
@@ -201,8 +202,8 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
                 str(number), (p.cost, p.accuracy),
                 ha="center", va="center_baseline", fontsize=7, color="#0072B2", weight="bold", zorder=5,
             )  # fmt: skip
-        _accuracy_axes([axes], [Line(p.label, [p.cost], [p.accuracy], [p.low], [p.high]) for p in points])
-        _outer_labels([axes], "budget: " + _LABELS[x])
+        accuracy_axes([axes], [Line(p.label, [p.cost], [p.accuracy], [p.low], [p.high]) for p in points])
+        _outer_labels([axes], "budget: " + LABELS[x])
         _name_winners(names, winners, x)
     return figure
 
@@ -272,29 +273,77 @@ def _swatch(colour: str, marker: str, dash: Any) -> str:
 
 
 def panel(
-    lines: Sequence[Line], labels: Sequence[str], span: tuple[float, float], *, x: Axis | str, title: str = ""
+    lines: Sequence[Line],
+    labels: Sequence[str],
+    span: tuple[float, float],
+    *,
+    x: Axis | str,
+    xs: Sequence[float],
+    title: str = "",
 ) -> Figure:
-    """One panel by itself, for a page that sets panels side by side, or one below the other.
+    """One panel by itself, for a page that sets panels side by side, or one below the other. Lines bear their names.
 
-    labels: of all lines in all panels, so that equal ones look alike. span: the least and the greatest accuracy in
-    all of them. x: a cost; any other text names levels of difficulty.
+    labels: of all lines in all panels, so that equal ones look alike. span, xs: the least and the greatest accuracy in
+    all of them, and their places, so that panels can be compared. x: a cost; any other text names levels of difficulty.
     """
-    _something({title: lines})
+    something({title: lines})
     styles = looks(labels)
     with style():
-        figure = _figure(4.3, 3.2, "")
+        figure = _figure(3.9, 2.7, "")
         axes = figure.subplots()
         axes.set_title(title)
-        if x in _LABELS:
-            for line in lines:
-                _draw(axes, line, *styles[line.label], band=True)
-            _cost_axis(axes, x, [v for line in lines for v in line.x])
-            _outer_labels([axes], _LABELS[x])
+        if x in LABELS:
+            _draw_all(axes, lines, styles)
+            cost_axis(axes, x, xs, ticks=5)
+            _outer_labels([axes], LABELS[x])
+            ends = [(line.x[-1], line) for line in lines]
         else:
-            _by_level(axes, lines, styles)
+            levels = _by_level(axes, lines, styles)
             _outer_labels([axes], x)
-        _accuracy_axes([axes], [*lines, Line("", [1.0, 1.0], span)])
+            ends = [(float(levels.index(line.x[-1])), line) for line in lines]
+        accuracy_axes([axes], [*lines, Line("", [1.0, 1.0], span)])
+        name_ends(axes, [(at, line.y[-1], line.label, styles[line.label][0], None) for at, line in ends])
     return figure
+
+
+#: Letters of a name beside its line at most, and the gap between two names in points.
+LETTERS, GAP = 24, 11.0
+
+
+def name_ends(
+    axes: Axes, ends: Sequence[tuple[float, float, str, str, str | None]], size: float = 8.0
+) -> None:
+    """Write names of lines at the right, as high as their ends are; names that would meet move apart.
+
+    ends: x, y, name, colour and the id in the page, if it has one, of each.
+    """
+    place = axes.transData + axes.transAxes.inverted()
+    found = sorted(
+        ((*place.transform((x, y)), *rest) for x, y, *rest in ends if isfinite(y)), key=lambda end: end[1]
+    )
+    height = axes.get_window_extent().height * 72.0 / axes.figure.dpi
+    heights = spread_places([y for _, y, *_ in found], gap=GAP / height)
+    for (x, y, label, colour, gid), at in zip(found, heights, strict=True):
+        short = label if len(label) <= LETTERS else f"{label[: LETTERS - 1]}…"
+        axes.text(
+            1.04, at, short, transform=axes.transAxes, ha="left", va="center", fontsize=size, color=colour, gid=gid
+        )  # fmt: skip
+        axes.plot(
+            [x, 1.03], [y, at], transform=axes.transAxes, color=colour, linewidth=0.4, clip_on=False, zorder=2
+        )
+
+
+def spread_places(places: Sequence[float], gap: float = 0.058) -> list[float]:
+    """Places from 0 to 1 in ascending order, moved as little apart as keeps a gap between them; less, for too many."""
+    gap = min(gap, 1.0 / max(1, len(places) - 1))
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + gap) if found else max(0.0, place))
+    most = 1.0
+    for i in range(len(found) - 1, -1, -1):
+        found[i] = most = min(found[i], most)
+        most -= gap
+    return found
 
 
 def style() -> AbstractContextManager[None]:
@@ -302,7 +351,8 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_RC)
 
 
-def _something(given: Mapping[str, Sequence[Line]] | Sequence[Point]) -> None:
+def something(given: Mapping[str, Sequence[Line]] | Sequence[Point]) -> None:
+    """Raise InputError if there is nothing to draw."""
     if not given or (isinstance(given, Mapping) and not all(given.values())):
         raise InputError("nothing to draw: expected at least one point, and at least one line in each panel")
 
@@ -323,10 +373,15 @@ def looks(labels: Iterable[str]) -> dict[str, tuple[str, str, Any]]:
 
 def _figure(width: float, height: float, title: str) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    canvas(figure)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, weight="bold")
     return figure
+
+
+def canvas(figure: Figure) -> None:
+    """Give a figure what it is drawn on, without pyplot."""
+    FigureCanvasAgg(figure)
 
 
 def small_multiples(count: int, title: str, rows_of: int) -> tuple[Figure, list[Axes]]:
@@ -341,12 +396,36 @@ def small_multiples(count: int, title: str, rows_of: int) -> tuple[Figure, list[
     return figure, cells[:count]
 
 
-def _draw(axes: Axes, line: Line, colour: str, marker: str, dash: Any, *, band: bool) -> None:
+#: Lines of a panel that may have bands: more of them lie upon each other, and are grey.
+BANDS = 2
+
+
+def _draw_all(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str, str, Any]]) -> None:
+    """Lines with their bounds: bands of few lines, else a bar at the end of each."""
+    for i, line in enumerate(lines):
+        _draw(axes, line, *styles[line.label], band=True if len(lines) <= BANDS else None)
+        if len(lines) > BANDS:
+            end_bar(axes, line, styles[line.label][0], 3.0 * (i - (len(lines) - 1) / 2))
+
+
+def end_bar(axes: Axes, line: Line, colour: str, aside: float, gid: str | None = None) -> None:
+    """The bounds of a line's last point as a bar, so many points aside of it."""
+    if line.low is None or line.high is None or not isfinite(line.low[-1]) or not isfinite(line.high[-1]):
+        return
+    move = ScaledTranslation(aside / 72.0, 0.0, axes.figure.dpi_scale_trans)
+    axes.plot(
+        [line.x[-1]] * 2, [line.low[-1], line.high[-1]], transform=axes.transData + move, color=colour,
+        linewidth=1.1, alpha=0.7, zorder=2, clip_on=False, gid=gid,
+    )  # fmt: skip
+
+
+def _draw(axes: Axes, line: Line, colour: str, marker: str, dash: Any, *, band: bool | None) -> None:
+    """band: or a bar at each point; None: neither."""
     axes.plot(
         line.x, line.y, color=colour, linestyle=dash, linewidth=1.6, marker=marker, markersize=5,
         markeredgecolor="white", markeredgewidth=0.6, zorder=3, clip_on=False,
     )  # fmt: skip
-    if line.low is None or line.high is None:
+    if line.low is None or line.high is None or band is None:
         return
     if band:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, linewidth=0, zorder=1)
@@ -354,7 +433,8 @@ def _draw(axes: Axes, line: Line, colour: str, marker: str, dash: Any, *, band: 
         axes.vlines(line.x, line.low, line.high, color=colour, linewidth=1.1, alpha=0.7, zorder=2)
 
 
-def _by_level(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str, str, Any]]) -> None:
+def _by_level(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str, str, Any]]) -> list[float]:
+    """Draw lines by level, evenly spaced, and return the levels."""
     levels = sorted({v for line in lines for v in line.x})
     for i, line in enumerate(lines):
         shift = 0.09 * (i - (len(lines) - 1) / 2)
@@ -363,9 +443,11 @@ def _by_level(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str,
     axes.set_xticks(range(len(levels)), [f"{v:g}" for v in levels])
     axes.set_xlim(-0.5, len(levels) - 0.5)
     axes.grid(visible=False, axis="x")
+    return levels
 
 
-def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
+def cost_axis(axes: Axes, x: Axis, values: Sequence[float], ticks: int = 7) -> None:
+    """A logarithmic axis that holds these values, with round numbers in few characters: 100M, 1G."""
     least, most = min(values), max(values)
     if not 0 < least <= most < inf:
         raise InputError(f"{x} from {least!r} to {most!r}: a logarithmic axis needs positive, finite values")
@@ -380,13 +462,13 @@ def _cost_axis(axes: Axes, x: Axis, values: Sequence[float]) -> None:
         axes.set_xscale("log")
         margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
         near = most / least < 30
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if near else LogLocator(numticks=7))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: power(v)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if near else LogLocator(numticks=ticks))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: amount(v)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(least / margin, most * margin)
 
 
-def _accuracy_axes(grid: Sequence[Axes], lines: Sequence[Line]) -> None:
+def accuracy_axes(grid: Sequence[Axes], lines: Sequence[Line]) -> None:
     """One scale for all panels: the span of the data and their bounds, on round numbers, within 0–100%."""
     seen = [
         v
@@ -447,7 +529,7 @@ def _name_winners(axes: Axes, winners: Sequence[Point], x: Axis) -> None:
     axes.set_axis_off()
     inches = _key_width(winners)
     columns = ((0.0, "left"), (0.28 / inches, "left"), (1.0 - 0.72 / inches, "right"), (1.0, "right"))
-    header = ("", "configuration", _LABELS[x].split()[0], "accuracy")
+    header = ("", "configuration", LABELS[x].split()[0], "accuracy")
     height = 1.0 / (len(winners) + 1)
     for i, row in enumerate([None, *winners]):
         texts = header

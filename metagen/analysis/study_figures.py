@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf, isfinite, log2, log10
 from pathlib import Path
 from typing import Any, Literal
@@ -21,18 +21,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Line, legend, looks, power, small_multiples
+from metagen.analysis.figures import BANDS, Line, end_bar, legend, looks, name_ends, power, small_multiples
 from metagen.errors import InputError
+from metagen.html import amount
 
 Scale = Literal["log", "log2", "linear"]
 #: Words in the label of an axis that holds shares, which are written in percent.
 SHARES = ("accuracy", "error", "coverage", "share", "probability", "win rate", "solved", "occupancy")
 #: Markers of a line at most; more of them would hide it.
 MARKERS = 16
+#: Lines of a panel from which on a legend is of no use.
+NAMED = 7
 #: Ticks of an axis at most.
 TICKS = 7
-#: Lines of a panel from which on each bears its name, and letters of a name there.
-NAMED, LETTERS = 7, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,60 +120,39 @@ def panels_figure(panels: Mapping[str, Panel], frame: Frame, *, title: str = "")
 def panel_figure(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure:
     """The panel `name` of `panels_figure` by itself, without title and legend, for a page that has them.
 
-    Groups named `line-I`, `band-I` and `name-I` are what belongs to the I-th label of all panels. Many lines bear their
-    names (`is_named`): nobody finds seventeen in a legend.
+    Groups named `line-I`, `band-I` and `name-I` are what belongs to the I-th label of all panels. Lines bear
+    their names, where there are several.
     """
     seen = _keep(panels, frame)
     styles = looks(label for panel in panels.values() for label in panel.labels)
     named = is_named(seen[name])
     with style():
-        figure = Figure(figsize=(5.9, 3.6) if named else (4.3, 3.1), layout="constrained")
+        count = len(seen[name].lines)
+        size = (5.2, max(3.2, 0.17 * count)) if named else (4.2, 2.8) if count > 1 else (3.7, 2.8)
+        figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.subplots()
         _draw(axes, seen[name], frame, _span(seen.values(), frame), styles)
         axes.set(xlabel=frame.x, ylabel=frame.y)
-        if named:
+        if count > 1:
             _name_lines(axes, seen[name], frame, styles)
     return figure
 
 
 def is_named(panel: Panel) -> bool:
-    """Whether the lines of a panel bear their names in `panel_figure`."""
+    """Whether a panel has so many lines that only their names tell them apart, and none finds them in a legend."""
     return len(panel.lines) >= NAMED
 
 
 def _name_lines(axes: Axes, panel: Panel, frame: Frame, styles: Mapping[str, tuple[str, str, Any]]) -> None:
-    """Write the name of each line at the right, as high as its end is; names that would meet move apart."""
+    """Write the name of each line at the right, as high as its end is."""
     number = {label: i for i, label in enumerate(styles)}
-    place, right = axes.transData + axes.transAxes.inverted(), axes.get_xlim()[1]
+    right = axes.get_xlim()[1]
     ends = []
     for line in panel.lines:
         x = right if frame.steps else min(line.x[-1], right)
-        ends.append((*place.transform((x, line.y[-1])), line.label))
-    ends.sort(key=lambda end: end[1])
-    for (x, y, label), at in zip(ends, spread_places([y for _, y, _ in ends]), strict=True):
-        colour = styles[label][0]
-        short = label if len(label) <= LETTERS else f"{label[: LETTERS - 1]}…"
-        axes.text(
-            1.04, at, short, transform=axes.transAxes, ha="left", va="center", fontsize=7, color=colour,
-            gid=f"name-{number[label]}",
-        )  # fmt: skip
-        axes.plot(
-            [x, 1.03], [y, at], transform=axes.transAxes, color=colour, linewidth=0.4, clip_on=False, zorder=2
-        )
-
-
-def spread_places(places: Sequence[float], gap: float = 0.058) -> list[float]:
-    """Places from 0 to 1 in ascending order, moved as little apart as keeps a gap between them; less, for too many."""
-    gap = min(gap, 1.0 / max(1, len(places) - 1))
-    found: list[float] = []
-    for place in places:
-        found.append(max(place, found[-1] + gap) if found else max(0.0, place))
-    most = 1.0
-    for i in range(len(found) - 1, -1, -1):
-        found[i] = most = min(found[i], most)
-        most -= gap
-    return found
+        ends.append((x, line.y[-1], line.label, styles[line.label][0], f"name-{number[line.label]}"))
+    name_ends(axes, ends)
 
 
 def drawable(panels: Mapping[str, Panel], frame: Frame) -> tuple[dict[str, Panel], int]:
@@ -268,7 +248,12 @@ def _draw(
             markeredgewidth=0.6, zorder=3, drawstyle="steps-post" if frame.steps else "default",
             markevery=marked, clip_on=False, gid=f"line-{number[line.label]}",
         )  # fmt: skip
-        if low is not None and high is not None:
+        if len(panel.lines) > BANDS:
+            lows = [max(v, bottom) for v in low or ()] if frame.y_log else low
+            ends = replace(line, x=[min(v, right) for v in line.x], low=lows if low else None)
+            aside = 3.0 * (panel.lines.index(line) - (len(panel.lines) - 1) / 2)
+            end_bar(axes, ends, colour, aside, gid=f"band-{number[line.label]}")
+        elif low is not None and high is not None:
             floor_of = [max(v, bottom) for v in low] if frame.y_log else low
             axes.fill_between(
                 x, floor_of, high, color=colour, alpha=0.13, linewidth=0, zorder=1, step=step,
@@ -307,7 +292,7 @@ def _x_axis(axes: Axes, scale: Scale, span: _Span) -> tuple[float, float]:
         margin = max(1.6, (most / least) ** 0.06)  # wide enough to hold one of 1, 2, 5 times a power of 10
         bounds = (least / margin, most * margin)
         axes.xaxis.set_major_locator(FixedLocator(_decades(*bounds)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: power(v)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: amount(v)))
     if scale != "linear":
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_minor_formatter(NullFormatter())

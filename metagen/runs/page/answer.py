@@ -1,14 +1,17 @@
-"""The first screen of a study's report: what each budget buys, as a figure and as a small table."""
+"""The first screen of a report: what each budget buys, as a figure and as a small table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isnan
 
 from markupsafe import Markup
 
 from metagen import html
 from metagen.analysis import figures, study_figures
+from metagen.analysis.budgets import MOST, budgets
+from metagen.analysis.figures import Axis, Point
 from metagen.errors import InputError
 from metagen.runs import words
 from metagen.runs.curves import frontier
@@ -25,32 +28,66 @@ TITLE = "The best that a budget buys"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """figure: as SVG; None where no cost is known. table: a recommendation for each budget; None without any."""
+    """figure: as SVG, `large` and, for a phone, `small`; empty where no cost is known. table: of budgets, if any."""
 
-    figure: Markup | None
+    figure: Mapping[str, Markup]
     table: Table | None
+    caption: str = ""
+
+
+def draw_budgets(groups: Mapping[str, Sequence[Point]], x: Axis, what: str) -> tuple[dict[str, Markup], str]:
+    """The figure of what each budget buys in both sizes, with its caption. what: a group is, in a word."""
+    reached = {name: max(p.accuracy for p in points) for name, points in groups.items()}
+    said = "; ".join(f"{name} reaches {words.share(best)}" for name, best in reached.items())
+    drawn = {
+        size: Markup(  # by matplotlib, which escapes
+            study_figures.lean(
+                figures.inline(
+                    budgets(groups, x=x, narrow=size == "small"), f"answer-{size}", f"{TITLE}: {said}"
+                )
+            )
+        )
+        for size in ("large", "small")
+    }
+    each = f", with each {what}" if len(groups) > 1 else ""
+    banded = any(not isnan(p.low) for points in groups.values() for p in points)
+    band = " Band: the 95% interval of the line that reaches most." if banded else ""
+    grey = f" Grey: other lines, which reach less than these {MOST}." if len(groups) > MOST else ""
+    return drawn, f"{TITLE}{each}, as measured. Dots: the best of all for their cost.{band}{grey}"
 
 
 def answer(result: StudyResult) -> Answer:
-    """What a reader sees before any section is opened."""
-    best = draw.best_figure(result)
-    figure = None
-    if best is not None:
-        best.suptitle("")  # the page has a heading
-        figure = Markup(
-            study_figures.lean(figures.inline(best, "answer", TITLE))
-        )  # by matplotlib, which escapes
-    return Answer(figure, _table(result))
+    """What a reader of a study sees before any section is opened."""
+    cost = frontier.main_cost(result)
+    axis = draw.MAIN.get(cost or "")
+    cells = frontier.cells(result, cost) if cost and axis else []
+    if not cells or not axis:
+        return Answer({}, _table(result))
+    several = len({cell.curve.model for cell in cells}) > 1
+    groups: dict[str, list[Point]] = {}
+    for cell in cells:
+        curve = cell.curve
+        label = short_label(curve.configuration(cell.point), curve.model if several else curve.name)
+        group = curve.model if several else curve.strategy
+        groups.setdefault(group, []).append(replace(cell.plot_point, label=label))
+    drawn, caption = draw_budgets(groups, axis, "model" if several else "strategy")
+    return Answer(drawn, _table(result), caption)
+
+
+def short_label(configuration: str, group: str) -> str:
+    """What tells a configuration from others of its group: `weighted@8` of a model, `n = 8` of a strategy."""
+    rest = configuration.removeprefix(group)
+    return f"n = {rest[1:]}" if rest.startswith("@") else rest.removeprefix("/")
 
 
 def _table(result: StudyResult) -> Table | None:
     cost = frontier.main_cost(result)
     if cost is None:
         return None
-    budgets = sorted(result.budgets.get(cost, ())) or middle_budget(result)
-    stride = -(-len(budgets) // BUDGETS) or 1
+    given = sorted(result.budgets.get(cost, ())) or middle_budget(result)
+    stride = -(-len(given) // BUDGETS) or 1
     rows = []
-    for budget in budgets[::-1][::stride][::-1]:
+    for budget in given[::-1][::stride][::-1]:
         try:
             found = recommend(result, {cost: budget})
         except InputError:

@@ -148,23 +148,22 @@ def draw_figure(plot: Plot) -> Drawn:
     labels = list(dict.fromkeys(line.label for ours in plot.panels.values() for line in ours))
     seen = [v for ours in plot.panels.values() for line in ours for v in _accuracies(line)]
     span = (min(seen), max(seen))
+    places = [x for ours in plot.panels.values() for line in ours for x in line.x]
+    xs = (min(places), max(places))
     svgs = {
         panel: Markup(
             figures.inline(
-                figures.panel(ours, labels, span, x=plot.x),
+                figures.panel(ours, labels, span, x=plot.x, xs=xs),
                 f"{plot.name}-{i}",
                 f"{plot.title}, {panel}: {describe(ours, percent)}",
             )
         )
         for i, (panel, ours) in enumerate(plot.panels.items())
     }
-    legend = {
-        label: Markup(figures.swatch(label, labels, f"{plot.name}-key-{i}")) for i, label in enumerate(labels)
-    }
     rows = [row for panel, ours in plot.panels.items() for line in ours for row in _rows(panel, line, plot.x)]
     columns = ("panel", "line", plot.x, "accuracy", "95% interval")
     table = Table(plot.name, plot.title, columns, tuple(rows), frozenset({2, 3, 4}))
-    return Drawn(plot.name, plot.title, plot.caption, svgs, legend, table, plot.x)
+    return Drawn(plot.name, plot.title, plot.caption, svgs, {}, table, plot.x)
 
 
 def _accuracies(line: Line) -> Iterable[float]:

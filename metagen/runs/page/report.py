@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from math import ceil, floor, log10
 from pathlib import Path
 from textwrap import indent
 from typing import cast
@@ -18,11 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Point
-from metagen.analysis.ties import first_best
 from metagen.runs.curves.measured import FEW, Measured, Results, derive, most_accurate
 from metagen.runs.directory import RunDirectory, State, writing
 from metagen.runs.page import run_page as page
+from metagen.runs.page.bought import bought, points
 from metagen.runs.page.figure import Cost, accuracies_by_size, plots
 from metagen.runs.table import audit, unjudged
 from metagen.runs.table.audit import Audited
@@ -31,8 +29,6 @@ from metagen.runs.words import between, cost_amount, duration, percent, plus_min
 from metagen.runs.work import unfinished
 
 COSTS: dict[Cost, str] = {"generated": "tokens generated", "flops": "FLOPs"}
-#: Rows of a table of budgets.
-BUDGETS = 6
 
 
 def publish(directory: RunDirectory) -> RenderableType:
@@ -170,50 +166,20 @@ def _cell(m: Measured | None, top: float) -> Text:
 
 def best_table(measured: Iterable[Measured], cost: Cost) -> Table | None:
     """The best configuration within each of several budgets; None where the cost is unknown."""
-    points = _points(measured, cost)
-    if len(points) < 2:
+    rows = bought(measured, cost)
+    if not rows:
         return None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in ("budget", "configuration", "accuracy", "95%", "spends"):
         table.add_column(name, justify="left" if name in ("configuration", "95%") else "right")
     last = ""
-    for budget in budgets([p.cost for p in points]):
-        paid = sorted((p for p in points if p.cost <= budget), key=lambda p: (p.cost, -p.accuracy))
-        if not paid:
-            continue
-        best = paid[first_best([p.accuracy for p in paid], [p.error for p in paid])]
-        style = "dim" if best.label == last else ""
-        last = best.label
+    for budget, best in rows:
         table.add_row(
             cost_amount(budget, cost), best.label, percent(best.accuracy), between(best.low, best.high),
-            cost_amount(best.cost, cost), style=style,
+            cost_amount(best.cost, cost), style="dim" if best.label == last else "",
         )  # fmt: skip
+        last = best.label
     return table
-
-
-def budgets(values: Iterable[float], most: int = BUDGETS) -> list[float]:
-    """Round numbers (1, 2, 5 · 10^k) from the least to the greatest of the costs, at most so many."""
-    values = [v for v in values if v > 0]
-    if not values:
-        return []
-    ladder = [
-        m * 10.0**k for k in range(floor(log10(min(values))), ceil(log10(max(values))) + 1) for m in (1, 2, 5)
-    ]
-    low = max(range(len(ladder)), key=lambda i: (ladder[i] <= min(values), i))
-    high = next(i for i, v in enumerate(ladder) if v >= max(values))
-    steps = ladder[min(low + 1, high) : high + 1]
-    stride = ceil(len(steps) / most)
-    return steps[::-1][::stride][::-1]
-
-
-def _points(measured: Iterable[Measured], cost: Cost) -> list[Point]:
-    """Configurations that could be deployed, at their costs; of those that are one and the same, the first."""
-    found: dict[tuple[str, float, float], Point] = {}
-    for m in measured:
-        if not m.cell.oracle and (value := getattr(m, cost)):
-            point = Point(m.label, value, m.accuracy, m.low, m.high, m.error)
-            found.setdefault((m.cell.generator, round(m.accuracy, 9), round(value, 6)), point)
-    return list(found.values())
 
 
 # ---------------------------------------------------------------------------------------------- figures
@@ -238,9 +204,9 @@ def draw(state: State, results: Results, directory: RunDirectory) -> list[Path]:
             drawn = figures.curves(plot.panels, x=cast("figures.Axis", plot.x), title=title)
         save(drawn, f"accuracy-{plot.name}")
         # With an oracle alone there is nothing that a budget could buy.
-        if plot.name == "flops" and (points := _points(results.configurations, "flops")):
+        if plot.name == "flops" and (found := points(results.configurations, "flops")):
             title = f"{state.name}: the best that a budget buys"
-            save(figures.best_under_budget(points, x="flops", title=title), "best-flops")
+            save(figures.best_under_budget(found, x="flops", title=title), "best-flops")
     return made
 
 

@@ -13,7 +13,7 @@ from metagen.journal import SQLiteJournal
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW, Measured, Results, most_accurate
 from metagen.runs.directory import RunDirectory, State
-from metagen.runs.page import browser, figure, html_page
+from metagen.runs.page import bought, browser, figure, html_page
 from metagen.runs.page.figure import accuracies_by_size
 from metagen.runs.page.html_page import FIGURES, LIMIT, NAME, TABLES
 from metagen.runs.questions import compare
@@ -95,6 +95,7 @@ def _page(
         "few": FEW if results.few else 0,
         "noted": state.sample_notes,
         "headline": headline(found, results),
+        "answer": bought.answer(measured),
         "missing": state.problems - min(m.problems for m in measured),
         "audited": audit.report_lines(audited),
         "looked_at": sum(one.counts.samples for one in audited),
