@@ -4,7 +4,7 @@ A strategy is a generator that calls generators. The public names are listed in 
 imported when first asked for, so that `import metagen` costs next to nothing and needs no torch.
 """
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 #: Public names, each with the module that defines it.
 _HOMES: dict[str, str] = {}

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Line
+from metagen.analysis.figures import Line, spread_places
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import (
     Frame,
     Panel,
     drawable,
+    is_named,
     is_share,
     lean,
     panel_figure,
     panels_figure,
     save,
-    spread_places,
 )
 from metagen.errors import InputError
 from tests.analysis.test_figures import drawn, outside, overlaps
@@ -84,12 +84,12 @@ def ticks(figure: Figure, axis: str) -> list[str]:
 
 
 def test_axes_are_written_for_people() -> None:
-    assert ticks(FIGURES["accuracy"](), "x") == ["10⁷", "10⁸", "10⁹", "10¹⁰"]
+    assert ticks(FIGURES["accuracy"](), "x") == ["10M", "100M", "1G", "10G"]
     assert ticks(FIGURES["error"](), "y") == ["2%", "5%", "10%", "20%", "50%"]
     assert ticks(FIGURES["samples"](), "x") == ["1", "2", "4", "8", "16", "32", "64"]
     assert "−4" in ticks(FIGURES["reward"](), "y")
     narrow = panels_figure({"": Panel([Line("a", [1e8, 3e8], [0.1, 0.2])])}, Frame("FLOPs", "accuracy"))
-    assert ticks(narrow, "x") == ["10⁸", "2×10⁸"]
+    assert ticks(narrow, "x") == ["100M", "200M"]
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.35, 0.45), (0.3, 0.39), (0.61, 0.62), (0.011, 0.014)])
@@ -193,9 +193,40 @@ def test_names_that_do_not_meet_stay_where_their_lines_end() -> None:
     assert spread_places([0.1, 0.5, 0.9]) == [0.1, 0.5, 0.9]
 
 
-@pytest.mark.parametrize(("lines", "named"), [(6, False), (7, True)])
-def test_many_lines_bear_their_names(lines: int, named: bool) -> None:
+@pytest.mark.parametrize(("lines", "many"), [(1, False), (2, False), (6, False), (7, True)])
+def test_several_lines_bear_their_names_and_many_need_no_legend(lines: int, many: bool) -> None:
     panel = Panel([Line(f"s{i}", [1.0, 2.0], [0.1, 0.1 * i]) for i in range(lines)])
     figure = panel_figure("p", {"p": panel}, Frame("n", "accuracy", "linear"))
     texts = {t.get_text() for t in figure.axes[0].texts}
-    assert texts == ({f"s{i}" for i in range(lines)} if named else set())
+    assert texts == ({f"s{i}" for i in range(lines)} if lines > 1 else set())
+    assert is_named(panel) == many
+
+
+@pytest.mark.parametrize(("count", "bands"), [(1, 1), (2, 2), (3, 0)])
+def test_few_lines_have_bands_and_several_a_bar_at_their_ends(count: int, bands: int) -> None:
+    """Bands of several lines lie upon each other, and are grey."""
+    panel = Panel([line(f"s{i}", 0.1 * i) for i in range(count)])
+    for axes in (
+        panel_figure("p", {"p": panel}, Frame("FLOPs", "accuracy")).axes[0],
+        figures.panel(panel.lines, panel.labels, (0.0, 1.0), x="flops", xs=(1e7, 1e10)).axes[0],
+    ):
+        assert len(axes.collections) == bands
+        bars = [
+            one
+            for one in axes.lines
+            if len(one.get_xdata()) == 2 and one.get_xdata()[0] == one.get_xdata()[1] == 1e10
+        ]
+        assert len(bars) == (count if count > 2 else 0)
+        assert [tuple(one.get_ydata()) for one in bars] == [
+            (v.low[-1], v.high[-1]) for v in panel.lines if bars
+        ]
+
+
+def test_panels_that_are_compared_have_equal_axes() -> None:
+    short, long = Line("a", [1e7, 1e8], [0.1, 0.2]), Line("a", [1e8, 1e10], [0.5, 0.9])
+    by_itself = [
+        figures.panel([one], ["a"], (0.1, 0.9), x="flops", xs=(1e7, 1e10)).axes[0] for one in (short, long)
+    ]
+    beside = figures.curves({"p": [short], "q": [long]}, x="flops").axes
+    for first, second in (by_itself, beside):
+        assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())

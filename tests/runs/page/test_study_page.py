@@ -569,9 +569,16 @@ def test_the_first_screen_is_the_answer_and_the_rest_is_closed(chromium: Any, pu
         assert opened.locator("details.part").count() == opened.locator(".contents a").count() > 4
         tall = opened.evaluate("document.documentElement.scrollHeight")
         assert tall < screens * 900
-        box = opened.locator("#answer .answer").bounding_box()
-        assert box["y"] + (box["height"] if width == 1400 else 0) < 900
-        assert opened.locator("#answer svg").is_visible() and opened.locator("#answer table").is_visible()
+        figure = opened.locator(f"#answer .{'large' if width == 1400 else 'small'} svg")
+        parts = [figure, opened.locator("#answer h1"), opened.locator("#answer table")]
+        tops = [part.bounding_box()["y"] for part in parts]
+        assert all(part.is_visible() for part in parts) and opened.locator("#answer svg:visible").count() == 1
+        assert tops[0] < 100, "the figure comes first"
+        if width == 1400:
+            box = opened.locator("#answer").bounding_box()
+            assert box["y"] + box["height"] < 900 and tops[1] < tops[2]
+        else:
+            assert tops == sorted(tops), "then the sentence, then the table"
         opened.close()
 
 
