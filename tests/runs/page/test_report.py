@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from metagen.runs.curves.measured import Measured, Results, derive
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, Failure, RunDirectory, State
-from metagen.runs.page import report, show
+from metagen.runs.page import bought, report, show
 from metagen.runs.words import cost_amount
 from metagen.runs.work import build, runner
 
@@ -67,7 +67,7 @@ def test_unknown_costs_have_no_table() -> None:
 
 @given(st.lists(COST, min_size=1, max_size=30))
 def test_budgets_are_few_round_and_reach_the_dearest(costs: list[float]) -> None:
-    found = report.budgets(costs)
+    found = bought.budgets(costs)
     assert 1 <= len(found) <= report.BUDGETS
     assert found == sorted(set(found))
     assert found[-1] >= max(costs)
