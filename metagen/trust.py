@@ -29,13 +29,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from metagen.border import ours
-from metagen.errors import ConfigError
+from metagen.errors import ConfigError, install
 
 VARIABLE: Final = "METAGEN_TRUST"
 REMEDY: Final = "look at that code, and give --trust if it may run here"
 CONTRACTS: Final = ("Generator", "Verifier", "AnswerRule", "Task")
 #: Functions of metagen that files may name; they make texts of texts.
 FUNCTIONS: Final = ("metagen.tasks.programs.verifier:corrector_prompt",)
+#: Packages that metagen's own parts import, and the extra that brings them.
+_EXTRAS: Final = {
+    **dict.fromkeys(("gguf", "safetensors", "tokenizers", "torch", "transformers"), "torch"),
+    "aiohttp": "openai",
+    "bm25s": "retrieval",
+    "llguidance": "grammar",
+    "rapidfuzz": "text",
+    "ray": "ray",
+    "reasoning_gym": "reasoning-gym",
+    "sacrebleu": "text",
+    "torchao": "compression",
+}
 _INSTALLED: Final = ("site-packages", "dist-packages")
 #: What a directory of a run or a study has.
 _RUN: Final = ("journal.sqlite", "state.json", "study.yaml")
@@ -94,6 +106,14 @@ def load(target: str, *, typed: bool = False, wanted: str = "package.module:attr
     try:
         found = attrgetter(attribute)(import_module(module))
     except Exception as error:  # a module may raise anything while it is imported
+        if (
+            own
+            and isinstance(error, ModuleNotFoundError)
+            and (extra := _EXTRAS.get((error.name or "").partition(".")[0]))
+        ):
+            raise ConfigError(
+                f"{target!r} needs {error.name}, which is not installed: {install(extra)}"
+            ) from error
         kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
         raise ConfigError(
             f"cannot import {target!r} ({kind}{error}); expected {wanted}, of a module that Python finds, as from "

@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tokenizers import Tokenizer as HFTokenizer
-
 from metagen.errors import ModelError, PromptError, UnsupportedError
 from metagen.generators.bounded import run_bounded
 from metagen.generators.continuation import BROKEN
@@ -67,6 +65,8 @@ class Tokenizer:
                 f"{path}: cannot be read ({error.strerror}); save the tokenizer in the fast format, tokenizer.json"
             ) from None
         try:
+            from tokenizers import Tokenizer as HFTokenizer
+
             self._tokenizer = HFTokenizer.from_buffer(data)
         except Exception as error:  # noqa: BLE001 - the library raises bare Exception for any bad file
             raise ModelError(f"{path}: not a tokenizer ({error}); copy the file again") from None
