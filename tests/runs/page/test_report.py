@@ -68,7 +68,7 @@ def test_unknown_costs_have_no_table() -> None:
 @given(st.lists(COST, min_size=1, max_size=30))
 def test_budgets_are_few_round_and_reach_the_dearest(costs: list[float]) -> None:
     found = bought.budgets(costs)
-    assert 1 <= len(found) <= report.BUDGETS
+    assert 1 <= len(found) <= bought.BUDGETS
     assert found == sorted(set(found))
     assert found[-1] >= max(costs)
     assert all(f"{b:.0e}"[0] in "125" and float(f"{b:.0e}") == pytest.approx(b) for b in found)
