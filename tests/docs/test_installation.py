@@ -57,7 +57,7 @@ def test_the_name_is_our_own_wherever_it_stands() -> None:
         one for extra in PROJECT["optional-dependencies"].values() for one in extra if one.startswith(NAME)
     ]
     assert own and all(re.fullmatch(rf"{PROJECT['name']}\[[a-z]+\]", one) for one in own)
-    assert PROJECT["scripts"] == {NAME: "metagen.cli:app"}
+    assert PROJECT["scripts"] == {NAME: "metagen.cli:main"}
     assert PROJECT["name"] in (ROOT / "metagen/cli/doctor.py").read_text(encoding="utf-8")
     assert "-e '.[torch]'" in install("torch")
 
