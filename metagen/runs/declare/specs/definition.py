@@ -402,7 +402,7 @@ def spelling(hint: Any) -> Any:
         said, nested = spelling(inner[0]), _members(inner[0]) - {*PLAIN, ...}
         # What is wrong within a mapping has a place of its own there.
         notes = [note for note in inner[1:] if not (nested and isinstance(note, Expects))]
-        return None if said is None else Annotated.__class_getitem__((said, *notes)) if notes else said
+        return None if said is None else Annotated[(said, *notes)] if notes else said
     if origin is Annotated or origin is Literal:
         return hint
     if origin in (Union, UnionType):
