@@ -9,23 +9,23 @@ is verified.
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.cost import Beside, ModelShape
 from metagen.errors import InputError
-from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, columns_of
+from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, known_places
 from metagen.runs.curves.efficiency.critical import longest
 from metagen.runs.curves.study import Floats
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
-from metagen.runs.table.tables import floats, read
+from metagen.runs.table import tables
+from metagen.runs.table.tables import floats, integers, read_outcomes
 from metagen.runs.work import build, calls, offline
 from metagen.runs.work.calls import GENERATION
 from metagen.runs.work.makers import Makers
@@ -75,26 +75,25 @@ def pool_costs(
     NaN where unknown, and where a problem's pool has no n candidates. Work: of each call by the probability that
     a random n-subset needs it. Waiting: the expected longest of the n, each from its prompt to its score.
     """
-    count = _problems(directory)
-    table = read(directory.table("costs"), generator=generator)
+    count = len(known_places(directory))
     parts = [GENERATION] if verifier is None else [GENERATION, verifier]
-    spent = {part: _part_costs(directory, table, part, ns, count) for part in parts}
+    spent = _part_costs(directory, generator, parts, ns)
     total = {name: np.sum([spent[part][name] for part in parts], axis=0) for name in SPENT}
     known = ~np.isnan(total["seconds"])
     costs = {"samples": np.where(known, np.asarray(ns, dtype=np.float64)[:, None], np.nan), **_columns(total)}
     judged = spent[verifier]["flops"] if verifier is not None else np.where(known, 0.0, np.nan)
     if not accelerators:
         return costs, judged
-    called = Called.of(directory, generator, parts)
-    if called is None and verifier is None:
-        called = Called.of_samples(directory, generator)
-    for name, accelerator in accelerators.items():
-        modelled = np.full((2, len(ns), count), np.nan)
-        if called is not None:
-            each = _Times(called, accelerator, shapes)
-            for column, rows, times in each:
-                modelled[:, :, column] = _Pool(rows, *times).costs(ns)
-        costs[f"roofline:{name}"], costs[f"latency:{name}"] = modelled
+    blocks = Called.blocks(directory, generator, parts)
+    if blocks is None and verifier is None:
+        blocks = Called.of_samples(directory, generator)
+    modelled = {name: np.full((2, len(ns), count), np.nan) for name in accelerators}
+    for called in blocks or ():
+        for name, accelerator in accelerators.items():
+            for column, rows, times in _Times(called, accelerator, shapes):
+                modelled[name][:, :, column] = _Pool(rows, *times).costs(ns)
+    for name, found in modelled.items():
+        costs[f"roofline:{name}"], costs[f"latency:{name}"] = found
     return costs, judged
 
 
@@ -110,9 +109,10 @@ def direct(
     where an attempt was lost; those that several configurations share count for each. Waiting: the longest path of its
     calls. Raises InputError for a configuration that the run has not.
     """
-    line, count = _line(directory, configuration), _problems(directory)
-    table = read(directory.table("outcomes"), configuration=configuration)
-    columns = columns_of(directory, table["place"])
+    line, places = _line(directory, configuration), known_places(directory)
+    count = len(places)
+    table = read_outcomes(directory.table("outcomes"), configuration)
+    columns = np.searchsorted(places, integers(table["place"]))
 
     def spread(values: Floats) -> Floats:
         found = np.full(count, np.nan)
@@ -121,24 +121,31 @@ def direct(
 
     spent = {name: spread(floats(table[name])) for name in (*SPENT, "verifier_flops")}
     costs = {"samples": spread(np.full(len(table), float(line.n or 1))), **_columns(spent)}
-    called = Called.of(directory, configuration)
-    if called is not None:
-        costs["physical"] = np.full(count, np.nan)
-        for column, rows in called.problems():
-            real = rows.physical.sum()
-            # Nothing computed at all: who answers does not count it.
-            costs["physical"][column] = (
-                real if real or not (rows.context.sum() + rows.generated.sum()) else np.nan
-            )
-        if "lost" in table.column_names:  # runs of earlier versions do not tell
-            costs["physical"][spread(floats(table["lost"])) > 0] = np.nan
-    for name, accelerator in accelerators.items():
-        work, wait = np.full(count, np.nan), np.full(count, np.nan)
-        for column, rows, (shared, _, alone) in () if called is None else _Times(called, accelerator, shapes):
-            work[column], wait[column] = shared.sum(), longest(rows.graph, alone).seconds
-        costs[f"roofline:{name}"], costs[f"latency:{name}"] = work, wait
+    blocks = Called.blocks(directory, configuration)
+    names = [f"{what}:{name}" for name in accelerators for what in ("roofline", "latency")]
+    modelled = {name: np.full(count, np.nan) for name in (*([] if blocks is None else ["physical"]), *names)}
+    for called in blocks or ():
+        _model(called, accelerators, shapes, modelled)
+    if blocks is not None and "lost" in table.column_names:  # runs of earlier versions do not tell
+        modelled["physical"][spread(floats(table["lost"])) > 0] = np.nan
+    costs |= modelled
     done = ~np.isnan(costs["samples"])
     return {k: np.where(done, v, np.nan) for k, v in costs.items()}, spent["verifier_flops"]
+
+
+def _model(
+    called: Called, accelerators: Mapping[str, Accelerator], shapes: Shapes, into: Mapping[str, Floats]
+) -> None:
+    """Tokens computed, work and waiting of some problems, put into the arrays of `direct`."""
+    for column, rows in called.problems():
+        real = rows.physical.sum()
+        # Nothing computed at all: who answers does not count it.
+        known = real or not (rows.context.sum() + rows.generated.sum())
+        into["physical"][column] = real if known else np.nan
+    for name, accelerator in accelerators.items():
+        for column, rows, (shared, _, alone) in _Times(called, accelerator, shapes):
+            into[f"roofline:{name}"][column] = shared.sum()
+            into[f"latency:{name}"][column] = longest(rows.graph, alone).seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +216,20 @@ class _Pool:
 
 
 def _part_costs(
-    directory: RunDirectory, table: pa.Table, part: str, ns: abc.Sequence[int], count: int
-) -> dict[str, Floats]:
-    """The cost that a part of a pool is expected to have, [len(ns), problems]."""
-    rows = table.filter(pc.field("part") == part)
-    sizes, columns = np.asarray(rows["n"].to_numpy()), columns_of(directory, rows["place"])
-    found = {name: np.full((len(ns), count), np.nan) for name in SPENT}
-    for name, array in found.items():
-        values = floats(rows[name])
-        for i, n in enumerate(ns):
-            array[i, columns[sizes == n]] = values[sizes == n]
+    directory: RunDirectory, generator: str, parts: Iterable[str], ns: abc.Sequence[int]
+) -> dict[str, dict[str, Floats]]:
+    """By part of a pool the costs that it is expected to have, [len(ns), problems] each."""
+    places = known_places(directory)
+    found = {part: {name: np.full((len(ns), len(places)), np.nan) for name in SPENT} for part in parts}
+    for table in tables.parts(directory.table("costs"), ["place", "generator", "part", "n", *SPENT]):
+        for part, arrays in found.items():
+            rows = table.filter((pc.field("generator") == generator) & (pc.field("part") == part))
+            sizes = np.asarray(rows["n"].to_numpy())
+            columns = np.searchsorted(places, integers(rows["place"]))
+            for name, array in arrays.items():
+                values = floats(rows[name])
+                for i, n in enumerate(ns):
+                    array[i, columns[sizes == n]] = values[sizes == n]
     return found
 
 
@@ -238,7 +249,3 @@ def _line(directory: RunDirectory, configuration: str) -> Cell:
             f"{str(directory.root)!r}: {configuration!r} did not run by itself; those that did: {', '.join(lines)}"
         )
     return lines[configuration]
-
-
-def _problems(directory: RunDirectory) -> int:
-    return len(read(directory.table("problems"), ["place"]))

@@ -26,7 +26,7 @@ from metagen.runs.curves.study import Floats
 from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
 from metagen.runs.table.pools import Pool, Solved, Stored, cost_columns, plus
-from metagen.runs.table.tables import floats, integers, read
+from metagen.runs.table.tables import floats, integers, read_outcomes
 
 __all__ = ["FEW", "LevelMeasured", "Measured", "Pool", "Results", "derive", "most_accurate"]
 
@@ -231,7 +231,7 @@ def bounds(rows: abc.Sequence[Floats]) -> list[tuple[float, float, float, float]
 
 def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
     """What a configuration that ran by itself returned."""
-    table = read(directory.table("outcomes"), configuration=line.name).sort_by("place")
+    table = read_outcomes(directory.table("outcomes"), line.name)
     if not len(table):
         return None
     correct = floats(table["correct"])

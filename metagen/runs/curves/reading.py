@@ -16,7 +16,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow.compute as pc
 
 from metagen.cost import ModelShape
 from metagen.errors import DataError, MetagenError
@@ -30,8 +29,9 @@ from metagen.runs.declare import source
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.note import Note
 from metagen.runs.table import audit
-from metagen.runs.table.pools import Pool
-from metagen.runs.table.tables import floats, integers, read, read_calls
+from metagen.runs.table.called import read_calls
+from metagen.runs.table.pools import Pool, Stored
+from metagen.runs.table.tables import floats, integers, read, read_outcomes
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 #: A variant as the run calls it, `generator/strategy` → its model, its strategy, and what was set, as words.
 Names = Mapping[str, tuple[str, str, str]]
 
-#: Columns that are no verifier's: no name of one has such characters.
-TOKENS, LOGPROB = "<tokens>", "<logprob>"
+#: Columns of candidates beside what is in a pool.
+TOKENS, LOGPROB = "generated", "logprob"
 #: Settings that change what is drawn, with what turns them off.
 OFF: Final[Mapping[str, Any]] = {
     name: EVERY[name] for name in (*ORDER, "healing", "search") if name != "temperature"
@@ -90,27 +90,20 @@ class Sampled:
     @classmethod
     def of(cls, directory: RunDirectory, problems: Problems, generator: str) -> Sampled:
         """DataError for a score that is infinite."""
-        columns = ["problem", "place", "sample", "generated", "logprob"]
-        table = read(directory.table("candidates"), columns, generator=generator)
-        table = table.sort_by([("place", "ascending"), ("sample", "ascending")])
-        first = table.filter(pc.field("sample") == 0)
-        pool = Pool.of(directory, generator)
-        ids = first["problem"].to_pylist()
-        for name, scores in pool.scores.items():
-            _finite(name, scores, ids)
-        there = np.arange(pool.classes.shape[1] if len(ids) else 0) < pool.sizes[:, None]
-        tokens, logprob = np.full(there.shape, np.nan), np.full(there.shape, np.nan)
-        tokens[there] = floats(table["generated"])
-        logprob[there] = floats(table["logprob"])
-        return cls(pool, problems.columns(first["place"]), tokens, logprob)
+        with Stored(directory, generator, (TOKENS, LOGPROB)) as stored:
+            pool, beside = stored.pool_beside(range(len(stored.places)))
+            for name, scores in pool.scores.items():
+                _finite(name, scores, stored.ids)
+            return cls(pool, problems.columns(stored.places), beside[TOKENS], beside[LOGPROB])
 
     def halves(self, seed: int) -> tuple[Sampled, Sampled]:
         """Two random halves of each problem's samples; tokens and log-probabilities go along as if they were scores."""
-        beside = {TOKENS: self.tokens, LOGPROB: self.logprob}
+        # No name of a verifier has such characters.
+        beside = {"<tokens>": self.tokens, "<logprob>": self.logprob}
         first, rest = (
             Sampled(
                 replace(half, scores={k: v for k, v in half.scores.items() if k not in beside}),
-                self.columns, half.scores[TOKENS], half.scores[LOGPROB],
+                self.columns, half.scores["<tokens>"], half.scores["<logprob>"],
             )
             for half in halves(replace(self.pool, scores={**self.pool.scores, **beside}), seed)
         )  # fmt: skip
@@ -198,7 +191,7 @@ class Run:
         """What configurations that ran by themselves returned; those without a finished problem are left out."""
         rows, kept = [], []
         for line in lines:
-            table = read(self.directory.table("outcomes"), configuration=line.name).sort_by("place")
+            table = read_outcomes(self.directory.table("outcomes"), line.name)
             if not len(table):
                 self._note(line, f"{line.name} finished no problem: it is left out")
                 continue
@@ -297,6 +290,8 @@ class Run:
 
     def _pad(self, made: Sampled, values: Any, missing: Any) -> Any:
         width = int(max(made.pool.sizes, default=0))
+        if np.array_equal(made.columns, np.arange(len(self.problems.ids))) and width == values.shape[1]:
+            return values
         whole = np.full((len(self.problems.ids), width), missing, dtype=np.asarray(values).dtype)
         whole[made.columns] = values[:, :width]
         return whole
@@ -435,12 +430,12 @@ def expected_blocks(directory: RunDirectory, lines: Iterable[Cell]) -> dict[str,
     for line in lines:
         if line.kind != "blockwise":
             continue
-        table = read_calls(path, line.name)
         last: dict[int, int] = {}
-        for place, where in zip(table["place"].to_pylist(), table["path"].to_pylist(), strict=True):
-            block = _BLOCK.search(where)
-            # The first block's calls stand where those of parallel strategies do.
-            last[place] = max(last.get(place, 0), int(block[1]) if block else 0)
+        for table in read_calls(path, line.name):
+            for place, where in zip(table["place"].to_pylist(), table["path"].to_pylist(), strict=True):
+                block = _BLOCK.search(where)
+                # The first block's calls stand where those of parallel strategies do.
+                last[place] = max(last.get(place, 0), int(block[1]) if block else 0)
         if last:
             found[line.name] = 1.0 + sum(last.values()) / len(last)
     return found

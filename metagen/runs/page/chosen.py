@@ -11,7 +11,7 @@ from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.page import browser
 from metagen.runs.page.browser import Embedded
 from metagen.runs.questions.section import Table
-from metagen.runs.table.problem import Examined, examine
+from metagen.runs.table.problem import Examined, Examiner
 from metagen.runs.work import spans
 from metagen.runs.work.makers import Makers
 
@@ -82,25 +82,23 @@ def choose(directory: RunDirectory) -> Chosen | None:
     if not directory.table("problems").exists() or not directory.table("candidates").exists():
         return None
     lines = directory.state().lines
-    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    every: dict[str, Examined] = {}
-    for problem in examine(directory, lines):
-        every[problem.problem] = problem
-        for kind in kinds(problem, lines):
-            found[kind].append(problem.problem)
-    taken: dict[str, str] = {}
-    for kind, ids in found.items():
-        for one in _spread([i for i in ids if i not in taken], min(OF_A_KIND, MOST - len(taken))):
-            taken[one] = kind
-    problems = tuple(p for name, p in every.items() if name in taken)
-    return Chosen(
-        problems,
-        taken,
-        {kind: len(ids) for kind, ids in found.items()},
-        len(every),
-        tuple(dict.fromkeys(line.generator for line in lines)),
-        directory,
-    )
+    with Examiner(directory, lines) as examiner:
+        # Problems come as they stand in the tables; few of them are read again.
+        every = sorted((number, kinds(problem, lines)) for number, problem in examiner.each())
+        found = {kind: [number for number, named in every if kind in named] for kind in KINDS}
+        taken: dict[int, str] = {}
+        for kind, numbers in found.items():
+            free = [number for number in numbers if number not in taken]
+            taken |= dict.fromkeys(_spread(free, min(OF_A_KIND, MOST - len(taken))), kind)
+        problems = tuple(examiner[number] for number in sorted(taken))
+        return Chosen(
+            problems,
+            {examiner.ids[number]: kind for number, kind in taken.items()},
+            {kind: len(numbers) for kind, numbers in found.items()},
+            len(every),
+            tuple(dict.fromkeys(line.generator for line in lines)),
+            directory,
+        )
 
 
 def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
@@ -124,11 +122,11 @@ def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
     return [kind for kind in KINDS if found[kind]]
 
 
-def _spread(ids: Sequence[str], most: int) -> list[str]:
+def _spread(numbers: Sequence[int], most: int) -> list[int]:
     """At most so many, evenly over all of them."""
-    if len(ids) <= most:
-        return list(ids)
-    return [ids[i * len(ids) // most] for i in range(most)]
+    if len(numbers) <= most:
+        return list(numbers)
+    return [numbers[i * len(numbers) // most] for i in range(most)]
 
 
 def _summary(problem: Examined) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, abc
 from collections.abc import Mapping
+from contextlib import ExitStack
 from math import isnan
 from typing import Any
 
@@ -44,22 +45,30 @@ def write(
 ) -> None:
     """Write `report.html` into a run. found: where its tables are. audited: its recorded pools."""
     generators = list(dict.fromkeys(line.generator for line in state.lines))
-    with Examiner(found, state.lines) as examiner:
-        trees: list[Span | None] = [None] * len(examiner)
-        data = ""
+    with ExitStack() as stack:
+        examiner = stack.enter_context(Examiner(found, state.lines))
+        journal, makers, data = None, Makers.of_run(directory), ""
         if directory.journal.exists():
-            with SQLiteJournal(directory.journal, read_only=True) as journal:
-                data = journal.data().hex()
-                trees = list(spans.trees(journal, examiner.ids, Makers.of_run(directory)))
+            journal = stack.enter_context(SQLiteJournal(directory.journal, read_only=True))
+            data = journal.data().hex()
+
+        def tree_of(number: int) -> Span | None:
+            if journal is None:
+                return None
+            return next(spans.trees(journal, [examiner.ids[number]], makers))
+
+        spending = spans.Spending()
         with browser.Pieces(generators, len(browser.spread_numbers(len(examiner)))) as some:
             for at, number in enumerate(browser.spread_numbers(len(examiner))):
-                some.add(at, examiner[number], trees[number])
+                some.add(at, examiner[number], tree_of(number))
             kept = some.fitting(LIMIT, len(examiner))
         with browser.Pieces(generators, len(examiner), kept) as pieces:
             passed: Counter[str] = Counter()
             candidates = False
             for number, problem in examiner.each():
-                pieces.add(number, problem, trees[number])
+                tree = tree_of(number)
+                spending.add(number, tree)
+                pieces.add(number, problem, tree)
                 passed.update(browser.matching_filters(problem))
                 candidates = candidates or any(pool.size > 1 for pool in problem.pools)
             levels = sorted({level for level in examiner.levels if level is not None})
@@ -70,7 +79,7 @@ def write(
                 "total": len(examiner),
                 "candidates": candidates,
                 "data": data,
-                "spent": spans.parts(trees),
+                "spent": spending.parts,
             }
             directory.write(NAME, _page(directory, found, state, results, audited, context, pieces))
 

@@ -7,7 +7,7 @@ block of samples is in memory, however many problems there are. Every n is answe
 from __future__ import annotations
 
 from collections import Counter, abc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import fsum
 from types import TracebackType
@@ -98,17 +98,11 @@ class Pool:
 
         NaN where a problem has fewer than n samples: every estimate is over all subsets of its problem's own pool.
         """
-        accuracy = np.full((len(ns), len(self.sizes)), np.nan)
-        error = accuracy.copy()
-        for size in np.unique(self.sizes):
-            rows, held = np.flatnonzero(self.sizes == size), np.flatnonzero(np.asarray(ns) <= size)
-            if held.size:
-                found = self._equal(rows, size).measure(kind, [n for n in ns if n <= size], verifier, Vote())
-                accuracy[np.ix_(held, rows)], error[np.ix_(held, rows)] = found
-        return accuracy, error
+        return _curve(self._equal, self.sizes, kind, ns, verifier)
 
-    def _equal(self, rows: NDArray[np.int64], size: int) -> Pool:
-        """The problems in these rows, which have `size` samples each."""
+    def _equal(self, rows: NDArray[np.int64]) -> Pool:
+        """The problems in these rows, which have equally many samples."""
+        size = int(self.sizes[rows[0]])
         return Pool(
             self.classes[rows, :size],
             self.eligible[rows, :size],
@@ -188,11 +182,11 @@ class Pool:
 class Stored:
     """The candidates of one generator, in a file that lasts as long as this is open; problems in the order of the task.
 
-    ids, places, levels, sizes: of the problems that were finished; −1 for no level.
+    ids, places, levels, sizes: of the problems that were finished; −1 for no level. beside: other columns of numbers.
     """
 
-    def __init__(self, directory: RunDirectory, generator: str) -> None:
-        self._directory, self._generator = directory, generator
+    def __init__(self, directory: RunDirectory, generator: str, beside: Iterable[str] = ()) -> None:
+        self._directory, self._generator, self._beside = directory, generator, list(beside)
         path = directory.table("candidates")
         names = pq.read_schema(path).names
         verifiers = [name.removeprefix("score.") for name in names if name.startswith("score.")]
@@ -200,9 +194,8 @@ class Stored:
         self._scores = [
             f"{kind}.{v}" for v in verifiers for kind in ("score", "raw") if f"{kind}.{v}" in names
         ]
-        self._type = np.dtype(
-            [("key", "i4"), ("eligible", "?"), ("correct", "?"), *((name, "f8") for name in self._scores)]
-        )
+        numbers = [(name, "f8") for name in (*self._scores, *self._beside)]
+        self._type = np.dtype([("key", "i4"), ("eligible", "?"), ("correct", "?"), *numbers])
         self._file = Aside()
         try:
             self._read(blocks(path, ["problem", "sample", "level", *self._columns]))
@@ -212,7 +205,7 @@ class Stored:
 
     @property
     def _columns(self) -> list[str]:
-        return ["key", "eligible", "correct", *self._scores]
+        return ["key", "eligible", "correct", *self._scores, *self._beside]
 
     def __enter__(self) -> Self:
         return self
@@ -256,34 +249,46 @@ class Stored:
 
     def pool(self, rows: abc.Sequence[int] | NDArray[np.int64]) -> Pool:
         """The problems in these rows; its arrays are [rows, samples]."""
+        return self.pool_beside(rows)[0]
+
+    def pool_beside(self, rows: abc.Sequence[int] | NDArray[np.int64]) -> tuple[Pool, dict[str, Floats]]:
+        """`pool`, and the columns beside it, [rows, samples] each; NaN is unknown."""
         sizes = self.sizes[np.asarray(rows, dtype=np.int64)]
-        there = np.arange(max(sizes, default=1)) < sizes[:, None]
-        flat = np.empty(int(sizes.sum()), self._type)
-        at = 0
+        width = int(max(sizes, default=1))
+        kinds: dict[str, NDArray[Any]] = {
+            "key": np.full((len(sizes), width), -1, np.int64),
+            "eligible": np.zeros((len(sizes), width), np.bool_),
+            "correct": np.zeros((len(sizes), width), np.bool_),
+            **{name: np.full((len(sizes), width), np.nan) for name in (*self._scores, *self._beside)},
+        }
+        step = max(1, BLOCK // width)
+        for start in range(0, len(sizes), step):
+            some = slice(start, start + step)
+            there, flat = np.arange(width) < sizes[some, None], self._read_rows(rows[some], sizes[some])
+            for name, array in kinds.items():
+                array[some][there] = flat[name]
+        key, eligible, there = kinds["key"], kinds["eligible"], np.arange(width) < sizes[:, None]
+        # As for a strategy: where nothing is eligible, everything is.
+        eligible |= there & ~eligible.any(axis=1, keepdims=True)
+        key[~eligible] = -1
+        scores, raw = (
+            {name.removeprefix(kind): kinds[name] for name in self._scores if name.startswith(kind)}
+            for kind in ("score.", "raw.")
+        )
+        levels = self.levels[np.asarray(rows, dtype=np.int64)]
+        pool = Pool(key, eligible, kinds["correct"], scores, levels, sizes, raw)
+        return pool, {name: kinds[name] for name in self._beside}
+
+    def _read_rows(
+        self, rows: abc.Sequence[int] | NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """The samples of some problems, one behind the other."""
+        flat, at, width = np.empty(int(sizes.sum()), self._type), 0, self._type.itemsize
         for row, size in zip(rows, sizes.tolist(), strict=True):
-            width = self._type.itemsize
             data = self._file.read(int(self._starts[row]) * width, size * width)
             flat[at : at + size] = np.frombuffer(data, self._type)
             at += size
-
-        def array(name: str, missing: Any, kind: Any) -> NDArray[Any]:
-            found = np.full(there.shape, missing, kind)
-            found[there] = flat[name]
-            return found
-
-        eligible = array("eligible", False, np.bool_)
-        # As for a strategy: where nothing is eligible, everything is.
-        eligible = eligible | (there & ~eligible.any(axis=1, keepdims=True))
-        scores = {name: array(name, np.nan, np.float64) for name in self._scores}
-        return Pool(
-            np.where(eligible, array("key", -1, np.int64), -1),
-            eligible,
-            array("correct", False, np.bool_),
-            {name.removeprefix("score."): x for name, x in scores.items() if name.startswith("score.")},
-            self.levels[np.asarray(rows, dtype=np.int64)],
-            sizes,
-            {name.removeprefix("raw."): x for name, x in scores.items() if name.startswith("raw.")},
-        )
+        return flat
 
     def results(self, lines: Iterable[Cell]) -> dict[str, Solved]:
         """By configuration, over the problems that have n samples; what no problem has is left out.
@@ -297,7 +302,7 @@ class Stored:
         spent = _Spent(self._directory, self._generator) if alike else None
         for (kind, verifier), ours in alike.items():
             sizes = sorted({line.n or 1 for line in ours})
-            accuracy, error = self._curve(kind, sizes, verifier)
+            accuracy, error = _curve(self.pool, self.sizes, kind, sizes, verifier)
             for line in ours:
                 n = line.n or 1
                 at = sizes.index(n)
@@ -312,37 +317,53 @@ class Stored:
                     )
         return found
 
-    def _curve(self, kind: str, ns: abc.Sequence[int], verifier: str | None) -> tuple[Floats, Floats]:
-        """As `Pool.curve`, over all problems; the same numbers, but for the last digit."""
-        accuracy = np.full((len(ns), len(self.sizes)), np.nan)
-        error = accuracy.copy()
-        for size in np.unique(self.sizes).tolist():
-            rows, held = np.flatnonzero(self.sizes == size), np.flatnonzero(np.asarray(ns) <= size)
-            if not held.size:
-                continue
-            ours = [n for n in ns if n <= size]
-            step = max(1, BLOCK // size)
-            parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-            vote = self._vote(parts, kind, verifier) if len(parts) > 1 else Vote()
-            for part in parts:
-                found = self.pool(part).measure(kind, ours, verifier, vote)
-                accuracy[np.ix_(held, part)], error[np.ix_(held, part)] = found
-        return accuracy, error
 
-    def _vote(self, parts: abc.Sequence[NDArray[np.int64]], kind: str, verifier: str | None) -> Vote:
-        """What to decide over all problems alike, before the first of them is measured."""
-        vote = Vote(Draws.of(sum(map(len, parts)), None).subsets, False)
-        if kind not in ("majority", "weighted"):
-            return vote
-        closed = InClosedForm()
+def _curve(
+    take: Callable[[NDArray[np.int64]], Pool],
+    sizes: NDArray[np.int64],
+    kind: str,
+    ns: abc.Sequence[int],
+    verifier: str | None,
+) -> tuple[Floats, Floats]:
+    """Accuracy and Monte-Carlo error, [len(ns), problems] each, of a pool that is taken some rows at a time.
+
+    Taken in one part or in several, the numbers are the same but for the last digit.
+    """
+    accuracy = np.full((len(ns), len(sizes)), np.nan)
+    error = accuracy.copy()
+    for size in np.unique(sizes).tolist():
+        rows, held = np.flatnonzero(sizes == size), np.flatnonzero(np.asarray(ns) <= size)
+        if not held.size:
+            continue
+        ours = [n for n in ns if n <= size]
+        step = max(1, BLOCK // size)
+        parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+        vote = _vote(take, parts, kind, verifier) if len(parts) > 1 else Vote()
         for part in parts:
-            pool = self.pool(part)
-            weights = pool.weights(verifier) if kind == "weighted" else None
-            closed.add(Ballots.of(pool.classes, pool.correct, weights))
-            if not closed.possible:
-                return vote
-        vote.exact = True
+            found = take(part).measure(kind, ours, verifier, vote)
+            accuracy[np.ix_(held, part)], error[np.ix_(held, part)] = found
+    return accuracy, error
+
+
+def _vote(
+    take: Callable[[NDArray[np.int64]], Pool],
+    parts: abc.Sequence[NDArray[np.int64]],
+    kind: str,
+    verifier: str | None,
+) -> Vote:
+    """What to decide over all problems alike, before the first of them is measured."""
+    vote = Vote(Draws.of(sum(map(len, parts)), None).subsets, False)
+    if kind not in ("majority", "weighted"):
         return vote
+    closed = InClosedForm()
+    for part in parts:
+        pool = take(part)
+        weights = pool.weights(verifier) if kind == "weighted" else None
+        closed.add(Ballots.of(pool.classes, pool.correct, weights))
+        if not closed.possible:
+            return vote
+    vote.exact = True
+    return vote
 
 
 class _Spent:

@@ -236,27 +236,38 @@ class _ByPlace:
     def __init__(self, path: Path, equal: Mapping[str, str]) -> None:
         self._file, self._equal = pq.ParquetFile(path), equal
         self._columns = _columns_to_read(self._file.schema_arrow.names)
-        #: The parts of the file in which each problem has rows.
-        self._groups: dict[int, list[int]] = {}
-        for group in range(self._file.num_row_groups):
-            for place in np.unique(self._file.read_row_group(group, ["place"])["place"]).tolist():
-                self._groups.setdefault(place, []).append(group)
+        #: Problems and the parts of the file in which they have rows, sorted by both.
+        self._at, self._groups = self._index()
         self._held: OrderedDict[int, tuple[NDArray[Any], list[list[Any]]]] = OrderedDict()
 
     def __len__(self) -> int:
         return int(self._file.metadata.num_rows)
 
+    def _index(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Places of problems, and the parts of the file, [pairs] each."""
+        found = [
+            np.unique(self._file.read_row_group(group, ["place"])["place"])
+            for group in range(self._file.num_row_groups)
+        ]
+        at = np.concatenate([np.zeros(0, np.int32), *found])
+        groups = np.repeat(np.arange(len(found), dtype=np.int32), [len(places) for places in found])
+        order = np.argsort(at, kind="stable")
+        return at[order], groups[order]
+
     @property
     def places(self) -> Iterable[int]:
         """Of the problems, part by part of the file."""
-        return sorted(self._groups, key=lambda place: self._groups[place][-1])
+        last = np.flatnonzero(np.diff(self._at, append=-1))
+        found: list[int] = self._at[last][np.argsort(self._groups[last], kind="stable")].tolist()
+        return found
 
     def close(self) -> None:
         self._file.close()
 
     def rows(self, place: int) -> list[Record]:
         found: list[Record] = []
-        for group in self._groups.get(place, ()):
+        low, high = np.searchsorted(self._at, [place, place + 1])
+        for group in self._groups[low:high].tolist():
             places, columns = self._group(group)
             start, end = np.searchsorted(places, [place, place + 1]).tolist()
             rows = zip(*(column[start:end] for column in columns), strict=True)

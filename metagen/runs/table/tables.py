@@ -16,7 +16,6 @@ from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isnan
 from pathlib import Path
 from types import TracebackType
@@ -385,6 +384,14 @@ def read(path: Path, columns: list[str] | None = None, **equal: str) -> pa.Table
     return pq.read_table(path, columns=columns, filters=filters)
 
 
+def read_outcomes(path: Path, configuration: str) -> pa.Table:
+    """What a configuration returned on each problem, by place, without the texts. Raises InputError as `read` does."""
+    _check_columns(path, USAGE)
+    texts = _ANSWER.keys() - {"correct", "ungraded"}
+    columns = [name for name in pq.read_schema(path).names if name not in texts]
+    return read(path, columns, configuration=configuration).sort_by("place")
+
+
 def parts(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
     """Some columns of a table part by part, as it was written. Raises InputError as `read` does."""
     columns = list(columns)
@@ -407,20 +414,20 @@ def _check_columns(path: Path, columns: Iterable[str]) -> None:
         )
 
 
-def blocks(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
+def blocks(path: Path, columns: Iterable[str], whose: str = "generator") -> Iterator[pa.Table]:
     """A table of pools part by part, each with whole pools: all rows that a problem has of a generator.
 
-    `place` and `generator` are among its columns, whether they are asked for or not.
+    whose: another column in the place of `generator`. It and `place` are among the columns, asked for or not.
     """
     rest: pa.Table | None = None
-    for part in parts(path, dict.fromkeys(["place", "generator", *columns])):
+    for part in parts(path, dict.fromkeys(["place", whose, *columns])):
         table = part if rest is None else pa.concat_tables([rest, part])
         if not len(table):
             continue
         # The last pool may go on in the next part.
         last = pc.and_(
             pc.equal(table["place"], table["place"][-1]),
-            pc.equal(table["generator"], table["generator"][-1]),
+            pc.equal(table[whose], table[whose][-1]),
         )
         others = np.flatnonzero(~last.to_numpy())
         keep = int(others[-1]) + 1 if others.size else 0
@@ -439,31 +446,3 @@ def floats(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
 def integers(column: pa.ChunkedArray | pa.Array, unknown: int = -1) -> NDArray[np.int64]:
     """A column of integers, [rows], with a number in place of unknown ones."""
     return np.asarray(pc.fill_null(column, unknown).to_numpy(), dtype=np.int64)
-
-
-def read_calls(path: Path, configuration: str) -> pa.Table:
-    """The calls of a configuration in the order of a run, place by place; words are dictionary-encoded.
-
-    A run has millions of calls, and whoever reads those of one configuration will read those of all: the table stays
-    in memory until another one is asked for.
-    """
-    table, order, bounds = _calls(path, path.stat().st_mtime_ns)
-    return table.take(order[bounds.get(configuration, slice(0))]).combine_chunks()
-
-
-@lru_cache(maxsize=1)
-def _calls(path: Path, changed: int) -> tuple[pa.Table, NDArray[np.int64], dict[str, slice]]:
-    """A table of calls, its rows by configuration, place and index, and where those of each configuration lie."""
-    words = [f.name for f in pq.read_schema(path) if pa.types.is_string(f.type)]
-    table = pq.read_table(path, read_dictionary=words).unify_dictionaries().combine_chunks()
-    if not len(table):
-        return table, np.zeros(0, np.int64), {}
-    named = table["configuration"].chunk(0)
-    codes = named.indices.to_numpy()
-    order = np.lexsort((table["index"].to_numpy(), table["place"].to_numpy(), codes))
-    starts = np.searchsorted(codes[order], np.arange(len(named.dictionary) + 1)).tolist()
-    bounds = {
-        name: slice(low, high)
-        for name, low, high in zip(named.dictionary.to_pylist(), starts, starts[1:], strict=False)
-    }
-    return table, order, bounds

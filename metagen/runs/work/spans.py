@@ -7,9 +7,9 @@ leaves of their own.
 
 from __future__ import annotations
 
-from collections import abc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from metagen.attempts import lost_attempts
@@ -95,39 +95,79 @@ class Spender:
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def parts(trees: abc.Sequence[Span | None]) -> list[Spender]:
+def parts(trees: Iterable[Span | None]) -> list[Spender]:
     """Leaves of all trees by who made them: generators first, in order of appearance."""
-    leaves: dict[str, list[Span]] = {}
-    for tree in trees:
-        for leaf in _leaves(tree) if tree else ():
-            leaves.setdefault(leaf.label, []).append(leaf)
-    found = []
-    for label, ours in leaves.items():
+    spending = Spending()
+    for number, tree in enumerate(trees):
+        spending.add(number, tree)
+    return spending.parts
+
+
+class Spending:
+    """Adds up the leaves of trees, one tree after the other in any order. No tree is kept."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Spent] = {}
+
+    def add(self, number: int, tree: Span | None) -> None:
+        """The tree of the problem of this number."""
+        for place, leaf in enumerate(_leaves(tree) if tree else ()):
+            self._found.setdefault(leaf.label, _Spent()).add((number, place), leaf)
+
+    @property
+    def parts(self) -> list[Spender]:
+        """Who made the leaves: generators first, in order of appearance in the problems."""
+        every = sorted(self._found.items(), key=lambda one: one[1].first)
+        spenders = [spent.spender(label) for label, spent in every]
+        spenders.sort(key=lambda part: part.what != "generation")
+        flops = max((part.usage.flops or 0 for part in spenders), default=0)
+        tokens = max((sum(_tokens(part.usage)) for part in spenders), default=0)
+        return [
+            replace(
+                p,
+                flops_share=100 * (p.usage.flops or 0) / (flops or 1),
+                token_shares=tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
+            )
+            for p in spenders
+        ]
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What one of them spent, leaf by leaf.
+
+    told: the leaves whose tokens are known, logically and physically. first: where the first leaf stands.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+    physical: Usage = field(default_factory=Usage)
+    told: tuple[Usage, Usage] = field(default_factory=lambda: (Usage(), Usage()))
+    partly: bool = False
+    made: int = 0
+    lost: int = 0
+    first: tuple[float, int] = (inf, 0)
+
+    def add(self, place: tuple[int, int], leaf: Span) -> None:
+        self.first = min(self.first, place)
+        self.usage, self.physical = self.usage + leaf.usage, self.physical + leaf.physical
+        if None in (leaf.usage.tokens, leaf.physical.tokens):
+            self.partly = True
+        else:
+            self.told = self.told[0] + leaf.usage, self.told[1] + leaf.physical
+        if leaf.status == "lost":
+            self.lost += leaf.count
+        else:
+            self.made += leaf.count
+
+    def spender(self, label: str) -> Spender:
         what, _, name = label.partition(": ")
-        told = [leaf for leaf in ours if None not in (leaf.usage.tokens, leaf.physical.tokens)]
-        used, real = (Usage.sum(getattr(leaf, of) for leaf in told) for of in ("usage", "physical"))
+        used, real = self.told
         # Of each kind: what samples that begin alike have saved makes no prompt good that was read twice.
         kinds = ((used.prefilled, real.prefilled), (used.generated, real.generated))
         # Nothing computed at all: a generator or verifier that does not count it.
         wasted = sum(max(0, (now or 0) - (asked or 0)) for asked, now in kinds) if real.tokens else None
         kind = {"generate": "generation", "score": "verification"}.get(what, what)
-        spent = Usage.sum(leaf.usage for leaf in ours)
-        made, lost = (
-            sum(leaf.count for leaf in ours if (leaf.status == "lost") is gone) for gone in (False, True)
-        )
-        real = Usage.sum(leaf.physical for leaf in ours)
-        found.append(Spender(name, kind, made, spent, wasted, len(told) < len(ours), real, lost))
-    found.sort(key=lambda part: part.what != "generation")
-    flops = max((part.usage.flops or 0 for part in found), default=0)
-    tokens = max((sum(_tokens(part.usage)) for part in found), default=0)
-    return [
-        replace(
-            p,
-            flops_share=100 * (p.usage.flops or 0) / (flops or 1),
-            token_shares=tuple(100 * count / (tokens or 1) for count in _tokens(p.usage)),  # type: ignore[arg-type]
-        )
-        for p in found
-    ]
+        return Spender(name, kind, self.made, self.usage, wasted, self.partly, self.physical, self.lost)
 
 
 def _tokens(usage: Usage) -> tuple[int, int, int]:

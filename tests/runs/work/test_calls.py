@@ -10,7 +10,8 @@ from metagen.history import History
 from metagen.journal import Row
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.table.tables import read, read_calls
+from metagen.runs.table.called import read_calls
+from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.calls import NAMED, _waits
 from metagen.trace import Trace
@@ -103,11 +104,11 @@ def test_calls_of_one_configuration_come_in_the_order_of_the_run(ran: Callable[.
         ours = sorted(
             (one for one in every if one["configuration"] == name), key=lambda r: (r["place"], r["index"])
         )
-        assert read_calls(path, name).to_pylist() == ours
-    assert len(read_calls(path, "nobody")) == 0
+        assert [one for block in read_calls(path, name) for one in block.to_pylist()] == ours
+    assert not list(read_calls(path, "nobody"))
     # Another file under that name is another table.
     pq.write_table(read(path).slice(0, 0), path)
-    assert len(read_calls(path, names.pop())) == 0
+    assert not list(read_calls(path, names.pop()))
 
 
 def test_a_run_has_the_table_only_if_it_is_asked_for(ran: Callable[..., RunDirectory]) -> None:

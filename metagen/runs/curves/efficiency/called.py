@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -17,7 +18,8 @@ from metagen.runs.curves.efficiency.critical import Graph
 from metagen.runs.curves.efficiency.roofline import seconds
 from metagen.runs.curves.study import Bools, Floats, Ints
 from metagen.runs.directory import RunDirectory
-from metagen.runs.table.tables import floats, integers, read, read_calls
+from metagen.runs.table.called import read_calls
+from metagen.runs.table.tables import blocks, floats, integers, read
 from metagen.runs.work.calls import GENERATION
 
 Shapes = Mapping[str, ModelShape | None]
@@ -63,19 +65,34 @@ class Called:
     physical: Floats
 
     @classmethod
-    def of(cls, directory: RunDirectory, configuration: str, parts: Collection[str] = ()) -> Called | None:
-        """Those of a configuration, or of a pool under its generator's name; None for a run without a table of calls.
+    def blocks(
+        cls, directory: RunDirectory, configuration: str, parts: Collection[str] = ()
+    ) -> Iterator[Called] | None:
+        """Those of a configuration, or of a pool under its generator's name, some whole problems at a time.
 
-        parts: only these, such as generation and one of the verifiers.
+        None for a run without a table of calls. parts: only these, such as generation and one of the verifiers.
         """
         path = directory.table("calls")
         if not path.exists():
             return None
-        rows = read_calls(path, configuration)
+        places = known_places(directory)
+
+        def read() -> Iterator[Called]:
+            for rows in read_calls(path, configuration):
+                found = cls._of(rows, places)
+                yield found._select(np.isin(found.part, list(parts))) if parts else found
+
+        return read()
+
+    @classmethod
+    def _of(cls, rows: pa.Table, places: Ints) -> Called:
+        """The rows of a table of calls. places: of the run's problems in the task, ascending."""
         lengths = integers(pc.list_value_length(rows["parents"]), 0)
 
         def words(name: str) -> NDArray[Any]:
-            return np.asarray(rows[name].to_pylist(), dtype=object)
+            coded = rows[name].combine_chunks()
+            known = np.array(coded.dictionary.to_pylist(), dtype=object)
+            return np.asarray(known[coded.indices.to_numpy()])
 
         def flags(name: str) -> Bools:
             return np.asarray(rows[name].to_numpy(zero_copy_only=False), dtype=bool)
@@ -83,20 +100,25 @@ class Called:
         new, cached, made, context, physical = (
             floats(rows[name]) for name in (*_USAGE, "context", "physical")
         )
-        found = cls(
-            columns_of(directory, rows["place"]), words("part"), words("kind"), words("maker"), words("path"),
-            integers(rows["sample"]), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        return cls(
+            np.searchsorted(places, integers(rows["place"])), words("part"), words("kind"), words("maker"),
+            words("path"), integers(rows["sample"]), np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             integers(pc.list_flatten(rows["parents"])), integers(rows["depth"]), flags("waits"), flags("assumed"),
             new, cached, made, context, physical,
         )  # fmt: skip
-        return found._select(np.isin(found.part, list(parts))) if parts else found
 
     @classmethod
-    def of_samples(cls, directory: RunDirectory, generator: str) -> Called:
-        """The samples of a pool, one call each: what every run tells."""
-        columns = ["place", "sample", *_USAGE]
-        rows = read(directory.table("candidates"), columns, generator=generator)
-        rows = rows.sort_by([("place", "ascending"), ("sample", "ascending")])
+    def of_samples(cls, directory: RunDirectory, generator: str) -> Iterator[Called]:
+        """The samples of a pool, one call each, some whole problems at a time: what every run tells."""
+        places = known_places(directory)
+        for whole in blocks(directory.table("candidates"), ["sample", *_USAGE]):
+            rows = whole.filter(pc.equal(whole["generator"], generator))
+            rows = rows.sort_by([("place", "ascending"), ("sample", "ascending")])
+            if len(rows):
+                yield cls._of_samples(rows, generator, places)
+
+    @classmethod
+    def _of_samples(cls, rows: pa.Table, generator: str, places: Ints) -> Called:
         count = len(rows)
         new, cached, made = (floats(rows[name]) for name in _USAGE)
         part, kind, maker, path = (
@@ -104,7 +126,7 @@ class Called:
         )
         none = np.zeros(count, dtype=bool)
         return cls(
-            columns_of(directory, rows["place"]), part, kind, maker, path, integers(rows["sample"]),
+            np.searchsorted(places, integers(rows["place"])), part, kind, maker, path, integers(rows["sample"]),
             np.zeros(count + 1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.ones(count, dtype=np.int64),
             none, none, new, cached, made, new + cached, np.full(count, np.nan),
         )  # fmt: skip
@@ -227,7 +249,6 @@ def shape_of(shapes: Shapes, maker: str) -> ModelShape | None:
     return next((s for one in (maker, *maker.split(", ")) if (s := shapes.get(one)) is not None), None)
 
 
-def columns_of(directory: RunDirectory, places: Any) -> Ints:
-    """Which problem of a run is at each place, in the order of the task: [places] of both."""
-    known = np.sort(integers(read(directory.table("problems"), ["place"])["place"]))
-    return np.asarray(np.searchsorted(known, integers(places)), dtype=np.int64)
+def known_places(directory: RunDirectory) -> Ints:
+    """The places of a run's problems in its task, ascending: a problem's column in arrays is where its place stands."""
+    return np.sort(integers(read(directory.table("problems"), ["place"])["place"]))

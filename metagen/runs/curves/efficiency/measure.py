@@ -105,7 +105,7 @@ def read_spending(directory: RunDirectory) -> list[dict[str, Any]]:
         return []
     ids = read(directory.table("problems"), ["problem"])["problem"].to_pylist()
     with SQLiteJournal(directory.journal, read_only=True) as journal:
-        found = spans.parts(list(spans.trees(journal, ids, Makers.of_run(directory))))
+        found = spans.parts(spans.trees(journal, ids, Makers.of_run(directory)))
     return [
         {
             "name": p.name, "what": p.what, "calls": p.records, "generated": p.usage.generated,
@@ -118,19 +118,25 @@ def read_spending(directory: RunDirectory) -> list[dict[str, Any]]:
 
 def _calls(directory: RunDirectory, line: Cell, most: int) -> Iterable[Called]:
     """The calls of a configuration on some problems."""
-    if line.pooled:
-        wanted = [GENERATION] if line.verifier is None else [GENERATION, line.verifier]
-        whole = Called.of(directory, line.generator, wanted)
-        if whole is None and line.verifier is None:
-            whole = Called.of_samples(directory, line.generator)
-    else:
-        whole = Called.of(directory, line.name)
-    if whole is None or not len(whole):
+    there = np.unique(np.concatenate([np.zeros(0, np.int64), *(b.problem for b in _blocks(directory, line))]))
+    if not len(there):
         return
-    there = np.unique(whole.problem)
     chosen = there[np.unique(np.linspace(0, len(there) - 1, min(most, len(there))).round().astype(int))]
-    for _, rows in whole.problems({int(one) for one in chosen}):
+    wanted = {int(one) for one in chosen}
+    found = [one for block in _blocks(directory, line) for one in block.problems(wanted)]
+    for _, rows in sorted(found, key=lambda one: one[0]):
         yield rows.first(line.n or 1) if line.pooled else rows
+
+
+def _blocks(directory: RunDirectory, line: Cell) -> Iterable[Called]:
+    """All calls of a configuration, or those of its pool that it needs."""
+    if not line.pooled:
+        return Called.blocks(directory, line.name) or ()
+    wanted = [GENERATION] if line.verifier is None else [GENERATION, line.verifier]
+    blocks = Called.blocks(directory, line.generator, wanted)
+    if blocks is None and line.verifier is None:
+        return Called.of_samples(directory, line.generator)
+    return blocks or ()
 
 
 def _load(

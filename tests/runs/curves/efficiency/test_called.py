@@ -8,9 +8,9 @@ from metagen.runs.work.calls import GENERATION
 
 
 def calls(directory: RunDirectory, name: str, *parts: str) -> list[Called]:
-    found = Called.of(directory, name, parts)
-    assert found is not None
-    return [rows for _, rows in found.problems()]
+    blocks = Called.blocks(directory, name, parts)
+    assert blocks is not None
+    return [rows for block in blocks for _, rows in block.problems()]
 
 
 def parents(rows: Called, i: int) -> list[int]:

@@ -55,8 +55,7 @@ def test_accounted_costs_are_those_of_the_report(small: RunDirectory, verifier: 
 def test_modelled_costs_are_means_over_all_subsets(small: RunDirectory, verifier: str | None) -> None:
     shapes, (name, accelerator) = costs.shapes(small), next(iter(ACCELERATORS.items()))
     found, _ = pool_costs(small, "mid", verifier, NS, {name: accelerator}, shapes)
-    called = Called.of(small, "mid", [GENERATION, verifier or GENERATION])
-    assert called is not None
+    (called,) = Called.blocks(small, "mid", [GENERATION, verifier or GENERATION]) or ()
     heads = called.heads(accelerator, shapes)
     at = 0
     for column, rows in called.problems():
@@ -128,8 +127,7 @@ def test_a_run_costs_what_its_calls_cost(small: RunDirectory, name: str) -> None
     outcomes = read(small.table("outcomes"), configuration=f"mid/{name}").sort_by("place")
     np.testing.assert_allclose(found["flops"], outcomes["flops"].to_numpy())
     np.testing.assert_allclose(judged, outcomes["verifier_flops"].to_numpy())
-    called = Called.of(small, f"mid/{name}")
-    assert called is not None
+    (called,) = Called.blocks(small, f"mid/{name}") or ()
     for column, rows in called.problems():
         assert rows.prefilled.sum() + rows.generated.sum() == found["tokens"][column]
         assert found["physical"][column] > 0
