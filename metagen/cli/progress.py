@@ -12,7 +12,7 @@ from metagen.cli import output
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from metagen.runs.work.progress import Meter
+    from metagen.runs.work.progress import Meter, Phase
 
 #: Seconds between lines of progress where there is no terminal.
 PAUSE = 10.0
@@ -67,7 +67,8 @@ def _bar(meter: Meter, name: str, width: int) -> RenderableType:
     grid.add_column()
     grid.add_column()
     grid.add_column(no_wrap=True)
-    bar = ProgressBar(total=meter.total or None, completed=meter.done, width=24, pulse=not meter.total)
+    done, total = (meter.after.done, meter.after.total) if meter.after.name else (meter.done, meter.total)
+    bar = ProgressBar(total=total or None, completed=done, width=24, pulse=not total)
     grid.add_row(name, bar, _counts(meter))
     return grid
 
@@ -76,6 +77,8 @@ def _counts(meter: Meter) -> str:
     """Samples, rate, and how long it will take if the rate stays."""
     from metagen.runs.words import duration
 
+    if meter.after.name:
+        return _words_of(meter.after)
     if not meter.total:
         return "starting"
     words = [f"{meter.done:,} of {meter.total:,} samples"]
@@ -89,4 +92,16 @@ def _counts(meter: Meter) -> str:
         words.append(f"{meter.cached:,} records from the cache")
     if meter.failures:
         words.append(f"{meter.failures:,} failed")
+    return ", ".join(words)
+
+
+def _words_of(phase: Phase) -> str:
+    """The name of a phase, how much of it is done, and how long the rest will take."""
+    from metagen.runs.words import duration
+
+    words = [f"{phase.name} …"]
+    if phase.items:
+        words = [f"{phase.name}: {phase.finished:,} of {phase.items:,} {phase.unit}"]
+    if phase.left:
+        words.append(f"about {duration(phase.left)} left")
     return ", ".join(words)

@@ -193,8 +193,11 @@ def report(directory: Run, trust: Trust = False) -> None:
     found = find(directory)
     if isinstance(found, StudyDirectory):
         from metagen.runs.page import study_report as pages
+        from metagen.runs.work.progress import Meter
 
-        result, sections = pages.again(found)
+        meter = Meter()
+        with show_progress(meter, found.root.name):
+            result, sections = pages.again(found, meter.after)
         output.write(pages.render(result, sections, found))
     else:
         _report(found)
@@ -369,7 +372,8 @@ def _study(found: Study, root: Path, as_json: bool, watched: Watched) -> None:
             _say_interrupted(f"go on with: metagen resume {root}")
             raise
         output.say("report …")
-        result, sections = pages.publish(directory, found, result)
+        with show_progress(meter, found.experiment.name):
+            result, sections = pages.publish(directory, found, result, meter.after)
     output.show(
         pages.render(result, sections, directory), pages.data(result, sections, directory.files), as_json
     )

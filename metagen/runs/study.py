@@ -6,7 +6,9 @@ model or one more strategy pays for what is new. Settings that were chosen stay,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,12 +27,14 @@ from metagen.runs.names import STUDY
 from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast.estimate import Estimate, estimate
-from metagen.runs.work.progress import Meter
+from metagen.runs.work.progress import Meter, Phase
 from metagen.strategies.base import Observe
 
 _LOG = logger(__name__)
 #: Roles with results of their own, beside those of the test.
 EXTRAS: tuple[Role, ...] = ("splitting", "temperature")
+#: What the results were collected from.
+COLLECTED = "collected.json"
 
 
 def run(
@@ -54,8 +58,9 @@ def run(
     _same_seed(study, directory)
     before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
     directory.files.write(STUDY, schema.dump(study))
+    meter = meter or Meter()
     try:
-        _every(study, directory, _Told(meter or Meter(), begins or (lambda role: None), observe))
+        _every(study, directory, _Told(meter, begins or (lambda role: None), observe))
     except JournalMismatch as error:
         # What lies there stays a study that can be gone on with and reported.
         if before is not None:
@@ -64,7 +69,7 @@ def run(
             f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
             f"another directory by --out, or the old values ({error})"
         ) from error
-    return collect_results(directory, study)
+    return collect_results(directory, study, meter.after)
 
 
 @dataclass(frozen=True)
@@ -85,19 +90,32 @@ def _every(study: Study, directory: StudyDirectory, told: _Told) -> None:
             divergence.measure(part, study, directory.role(part.role))
 
 
-def collect_results(directory: StudyDirectory, study: Study) -> StudyResult:
-    """The results of a study that has been run, saved beside its runs."""
-    result = collect.of_study(directory, study)
-    for part in plan.parts(study, tune.frozen(study, tune.read(directory, study))):
+def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
+    """The results of a study that has been run, saved beside its runs. phase: is told how far this is."""
+    parts = plan.parts(study, tune.frozen(study, tune.read(directory, study)))
+    made_of = collect.digest_inputs(directory, study, parts)
+    result = collect.of_study(directory, study, phase)
+    for part in parts:
         if part.role in EXTRAS:
             run = directory.role(part.role)
-            extra = collect.of_role(directory, study, part)
+            extra = collect.of_role(directory, study, part, phase)
             extra.save(run)
             new = (note for note in extra.notes if note not in result.notes)
             notes = (replace(note, about=f"{part.role}, {note.about}") for note in new)
             result = replace(result, notes=(*result.notes, *notes))
     result.save(directory.files)
+    directory.files.write(COLLECTED, json.dumps({"made_of": made_of}) + "\n")
     return result
+
+
+def results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
+    """The results as they were collected, if they were from these runs by this code; otherwise collected anew."""
+    parts = plan.parts(study, tune.frozen(study, tune.read(directory, study)))
+    with suppress(OSError, ValueError, KeyError, InputError):
+        known = json.loads((directory.root / COLLECTED).read_text(encoding="utf-8"))
+        if known["made_of"] == collect.digest_inputs(directory, study, parts):
+            return StudyResult.load(directory.root)
+    return collect_results(directory, study, phase)
 
 
 def extras(directory: StudyDirectory, study: Study | None = None) -> dict[str, StudyResult]:
@@ -170,6 +188,7 @@ def _run_role(part: Part, study: StudyDirectory, told: _Told) -> State:
         return state
     told.begins(part.role)
     meter = told.meter
+    meter.after.begin("")
     meter.done = meter.fresh = meter.problems = meter.failures = 0
     with build.open_setup(part.experiment) as setup:
         if part.only is not None and not any(

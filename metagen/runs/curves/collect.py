@@ -7,18 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import metagen
 from metagen.errors import InputError
 from metagen.generators.pool import PoolFile
 from metagen.runs.curves import divergence, tune
 from metagen.runs.curves.reading import Names, Run
 from metagen.runs.curves.study import StudyResult, Votes
-from metagen.runs.declare import baselines, plan
+from metagen.runs.declare import baselines, plan, study_schema
 from metagen.runs.declare.plan import APART
 from metagen.runs.declare.specs import ReplaySpec
 from metagen.runs.declare.study import Study
 from metagen.runs.directory import Role, RunDirectory, StudyDirectory
 from metagen.runs.names import STUDY
 from metagen.runs.note import Note
+from metagen.runs.work.progress import Phase
+from metagen.sequence import digest
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
@@ -31,17 +34,18 @@ def of_run(
     names: Names | None = None,
     accelerators: Iterable[Accelerator] = (),
     sizes: Mapping[str, SizeSpec] | None = None,
+    phase: Phase | None = None,
 ) -> StudyResult:
     """Curves and votes of a finished run, `metagen grade`'s included.
 
     names: how configurations that are variants are called in a study; others have their own names. accelerators: give
-    modelled costs. sizes: by model, the 2N rule of what has no counts. Raises InputError for a run that is not
-    finished, DataError for a score that is infinite.
+    modelled costs. sizes: by model, the 2N rule of what has no counts. phase: is told how far this is. Raises
+    InputError for a run that is not finished, DataError for a score that is infinite.
     """
-    return Run(directory, names, accelerators, sizes).result()
+    return Run(directory, names, accelerators, sizes, phase=phase).result()
 
 
-def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
+def of_study(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
     """The test of a finished study, with its independent pools, what was tuned, and what the other roles took.
 
     Raises InputError where a role has not been run to its end.
@@ -56,7 +60,7 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
     spec, accelerators = study.spec, processors(study)
     halves = study.experiment.seed if spec.limit is not None and spec.limit.halves else None
     tested = plan.test(study, frozen)
-    run = Run(directory.role("test"), tested.names, accelerators, spec.sizes, halves=halves)
+    run = Run(directory.role("test"), tested.names, accelerators, spec.sizes, halves=halves, phase=phase)
     result = run.result()
     votes, notes = list(result.votes), list(result.notes)
     if (part := plan.limit(study, frozen)) is not None:
@@ -73,11 +77,14 @@ def of_study(directory: StudyDirectory, study: Study) -> StudyResult:
     return _add_critique_costs(whole, study)
 
 
-def of_role(directory: StudyDirectory, study: Study, part: plan.Part) -> StudyResult:
+def of_role(
+    directory: StudyDirectory, study: Study, part: plan.Part, phase: Phase | None = None
+) -> StudyResult:
     """The curves of a role by itself, such as `splitting`, whose problems or samples are not those of the test."""
     result = of_run(
-        directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes
-    )
+        directory.role(part.role), names=part.names, accelerators=processors(study), sizes=study.spec.sizes,
+        phase=phase,
+    )  # fmt: skip
     notes = (*result.notes, *_note_unverified(part))
     return _add_critique_costs(
         replace(result, notes=notes, facts={**result.facts, **_facts(directory, study)}), study
@@ -109,6 +116,32 @@ def _add_critique_costs(result: StudyResult, study: Study) -> StudyResult:
     generators = study.experiment.generators
     replayed = any(isinstance(generators[model], ReplaySpec) for model in study.experiment.grid.generators)
     return add_critique_costs(result) if replayed else result
+
+
+def digest_inputs(directory: StudyDirectory, study: Study, parts: Iterable[plan.Part]) -> str:
+    """Names all that the results of a study are made of: its file, its runs, and the code that reads them."""
+    said: list[str | bytes] = [metagen.__version__, _digest_code(), study_schema.dump(study)]
+    for role in ("development", *(part.role for part in parts)):
+        run = directory.role(role)
+        said += [
+            path.read_bytes()
+            for path in (run.root / "state.json", run.root / divergence.FILE)
+            if path.exists()
+        ]
+        said += [
+            f"{table.name} {table.stat().st_size} {table.stat().st_mtime_ns}"
+            for table in sorted(run.root.glob("*.parquet"))
+        ]
+    if directory.frozen.exists():
+        said.append(directory.frozen.read_bytes())
+    return digest(*said).hex()
+
+
+def _digest_code() -> bytes:
+    """Of the code that results depend on: a change of it may change them."""
+    root = Path(metagen.__file__).parent
+    files = [path for part in ("analysis", "runs") for path in sorted((root / part).rglob("*.py"))]
+    return digest(*(path.read_bytes() for path in (*files, root / "cost.py")))
 
 
 def processors(study: Study) -> tuple[Accelerator, ...]:
@@ -144,7 +177,7 @@ def _efficiency(run: Run, result: StudyResult) -> dict[str, Any]:
         # Curves without a problem in common: findings say so.
         return {}
     chosen = [name for name, label in labels.items() if label in best]
-    return measure(run.directory, chosen, run.accelerators, run.shapes, labels=labels)
+    return measure(run.directory, chosen, run.accelerators, run.shapes, labels=labels, phase=run.phase)
 
 
 def _facts(directory: StudyDirectory, study: Study) -> dict[str, Any]:

@@ -29,9 +29,10 @@ from metagen.runs.declare import source
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.note import Note
 from metagen.runs.table import audit
-from metagen.runs.table.called import read_calls
+from metagen.runs.table.called import count_calls, read_calls
 from metagen.runs.table.pools import Pool, Stored
 from metagen.runs.table.tables import floats, integers, read, read_outcomes
+from metagen.runs.work.progress import Phase
 
 if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
@@ -114,7 +115,8 @@ class Run:
     """One run being read. notes grow while it is.
 
     names, accelerators, sizes: as in `collect.of_run`. halves: a seed; curves are measured on a random half of each
-    pool, and the other half is the independent pool of limits. Raises InputError for a run that is not finished.
+    pool, and the other half is the independent pool of limits. phase: is told of the curves that are measured. Raises
+    InputError for a run that is not finished.
     """
 
     def __init__(
@@ -125,8 +127,10 @@ class Run:
         sizes: Mapping[str, SizeSpec] | None = None,
         *,
         halves: int | None = None,
+        phase: Phase | None = None,
     ) -> None:
         self.directory, self.state = directory, directory.final_state()
+        self.phase = phase or Phase()
         self.names, self.sizes, self.halves = names or {}, sizes or {}, halves
         self.accelerators = {one.name: one for one in accelerators}
         self.problems = Problems.of(directory)
@@ -150,11 +154,24 @@ class Run:
     # -- curves ------------------------------------------------------------------------------------
 
     def _curves(self) -> Iterable[Curve]:
-        for _, same in groupby(self.state.lines, key=lambda line: (line.generator, line.strategy)):
-            lines = sorted(same, key=lambda line: line.n or 0)
+        groups = [
+            sorted(same, key=lambda line: line.n or 0)
+            for _, same in groupby(self.state.lines, key=lambda line: (line.generator, line.strategy))
+        ]
+        work = [self._work(lines) for lines in groups]
+        self.phase.begin(f"curves of {self.directory.root.name}", len(groups), "curves", sum(work))
+        for lines, share in zip(groups, work, strict=True):
             found = self._pool_curve(lines) if lines[0].pooled else self._direct(lines)
+            self.phase.advance(share)
             if found is not None:
                 yield found
+
+    def _work(self, lines: abc.Sequence[Cell]) -> int:
+        """How many calls are read for a curve, or problems, where there are no calls."""
+        path = self.directory.table("calls")
+        counts = count_calls(path) if path.exists() else {}
+        names = {lines[0].generator} if lines[0].pooled else {line.name for line in lines}
+        return len(self.problems.ids) + sum(counts.get(name, 0) for name in names)
 
     def _pool_curve(self, lines: abc.Sequence[Cell]) -> Curve | None:
         """Averages over subsets of the generator's pool; nothing for a verifier that scored nothing."""

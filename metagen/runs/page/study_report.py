@@ -19,6 +19,7 @@ from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.study import Study
 from metagen.runs.directory import RunDirectory, StudyDirectory
 from metagen.runs.questions.section import Finding, Section
+from metagen.runs.work.progress import Phase
 
 #: Costs that the terminal shows, where they are known: in this order, so many.
 SHOWN = ("flops", "tokens", "samples")
@@ -26,30 +27,35 @@ SHOWN = ("flops", "tokens", "samples")
 NOTES = 5
 
 
-def again(directory: StudyDirectory) -> tuple[StudyResult, list[Section]]:
-    """Collect a study that has been run, and publish it anew. InputError for one that is not finished."""
+def again(directory: StudyDirectory, phase: Phase | None = None) -> tuple[StudyResult, list[Section]]:
+    """Publish a study that has been run anew, collected again where that is needed. InputError for one not finished."""
     study = schema.load(directory.study)
-    return publish(directory, study, run.collect_results(directory, study))
+    return publish(directory, study, run.results(directory, study, phase), phase)
 
 
 def publish(
-    directory: StudyDirectory, study: Study, result: StudyResult
+    directory: StudyDirectory, study: Study, result: StudyResult, phase: Phase | None = None
 ) -> tuple[StudyResult, list[Section]]:
-    """Write the report of a result, with all that findings can tell of it."""
+    """Write the report of a result, with all that findings can tell of it. phase: is told how far this is."""
     from metagen.runs.page import study_page as page
 
-    found = sections(result, study, directory)
+    phase = phase or Phase()
+    found = sections(result, study, directory, phase)
+    phase.begin("page")
     page.publish(directory.root, result, found)
     return result, found
 
 
-def sections(result: StudyResult, study: Study, directory: StudyDirectory) -> list[Section]:
+def sections(
+    result: StudyResult, study: Study, directory: StudyDirectory, phase: Phase | None = None
+) -> list[Section]:
     """Every section of the report that these results can fill."""
     from metagen.runs.questions import ask as questions
     from metagen.runs.questions import efficiency
     from metagen.runs.questions.alignment import section as alignment
 
-    found = list(questions.sections(result, run.extras(directory, study), study.spec.alignment))
+    extras = run.extras(directory, study)
+    found = list(questions.sections(result, extras, study.spec.alignment, phase))
     if study.spec.alignment is not None:
         found.append(alignment.section(result, study.spec.alignment))
     found.append(efficiency.section(result))

@@ -48,19 +48,24 @@ from metagen.runs.questions.section import Finding, Section
 from metagen.runs.questions.splitting import verify_or_generate
 from metagen.runs.questions.unasked import LONGER, REBASE, SIZES, TREES
 from metagen.runs.words import TIED, join_words, lines, sentences, share, win_share, with_unit, within
+from metagen.runs.work.progress import Phase
 
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
 
 
 def sections(
-    result: StudyResult, extras: Mapping[str, StudyResult], aligned: AlignmentSpec | None = None
+    result: StudyResult,
+    extras: Mapping[str, StudyResult],
+    aligned: AlignmentSpec | None = None,
+    phase: Phase | None = None,
 ) -> list[Section]:
     """Answers first, then what they rest on; parts that a study has not are left out.
 
     extras: results of the roles `splitting` and `temperature`. aligned: what the study says of alignment. Where curves
-    have no problem in common, a section is one note that names them.
+    have no problem in common, a section is one note that names them. phase: is told how far this is.
     """
+    phase = phase or Phase()
     made: dict[str, Callable[[], Section | None]] = {
         "answers": lambda: answer_questions(result, extras, aligned),
         "frontier": lambda: frontier.section(result),
@@ -72,11 +77,13 @@ def sections(
         "saturation": lambda: saturation.section(result, exact=aligned is not None and aligned.enumerable),
     }
     found = []
+    phase.begin("sections", len(made), "sections")
     for name, make in made.items():
         try:
             section = make()
         except InputError as error:
             section = Section(name, name.capitalize(), notes=(Note(name, str(error)),))
+        phase.advance()
         if section is not None:
             found.append(section)
     return found

@@ -162,7 +162,7 @@ def shapes(setup: Setup, makers: Makers) -> dict[str, ModelShape | None]:
     generators: then it is not known which of them it is.
     """
     found: dict[str, ModelShape | None] = {}
-    for name in {*setup.generators, *setup.verifiers, *makers.names.values()}:
+    for name in dict.fromkeys((*setup.generators, *setup.verifiers, *makers.names.values())):
         found[name] = next((s for one in name.split(", ") if (s := _shape(setup, one)) is not None), None)
     return found
 

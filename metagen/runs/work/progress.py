@@ -25,6 +25,8 @@ class Meter:
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
         #: Records that came from a cache.
         self.cached = 0
+        #: What is made of the samples when all are there.
+        self.after = Phase(clock)
         self._began = clock()
         #: Moments of the recent past, each with the fresh and the other samples until then: the start, then every
         #: delivery of fresh ones.
@@ -75,3 +77,37 @@ class Meter:
             return 0.0
         rate = self.rate
         return (self.total - self.done) / rate if rate else None
+
+
+class Phase:
+    """Work behind the samples, such as the curves of a study: its name, and how much of it is done.
+
+    total, done: in any measure of work, such as calls that are read; a total of 0 is unknown. items, finished: what a
+    reader counts. One thread writes it; any other may read.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self.name, self.unit = clock, "", ""
+        self.total = self.done = 0.0
+        self.items = self.finished = 0
+        self._began = self._ended = clock()
+
+    def begin(self, name: str, items: int = 0, unit: str = "", total: float = 0.0) -> None:
+        """A new phase. items: 0 where they are not counted. total: 0 where items take work of unknown amounts."""
+        self.done, self.finished = 0.0, 0
+        self.name, self.items, self.unit, self.total = name, items, unit, total
+        self._began = self._ended = self._clock()
+
+    def advance(self, done: float = 1.0) -> None:
+        """One more item is finished, which was so much of the work."""
+        self.done, self.finished = self.done + done, self.finished + 1
+        self._ended = self._clock()
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the end of the phase, if the rest of its work takes as long as what is done; None before that."""
+        if not self.done or self.done >= self.total:
+            return None
+        each = (self._ended - self._began) / self.done
+        # An item that takes longer than was expected pushes the end on.
+        return max(0.0, each * (self.total - self.done) - (self._clock() - self._ended))

@@ -19,6 +19,7 @@ from metagen.runs.table.tables import read
 from metagen.runs.work import spans
 from metagen.runs.work.calls import GENERATION
 from metagen.runs.work.makers import Makers
+from metagen.runs.work.progress import Phase
 
 #: Problems that are scheduled, evenly spread over the task.
 PROBLEMS = 64
@@ -65,16 +66,19 @@ def measure(
     *,
     labels: Mapping[str, str] | None = None,
     problems: int = PROBLEMS,
+    phase: Phase | None = None,
 ) -> dict[str, Any]:
     """Loads and courses over time of some configurations of a run, and what the whole run spent.
 
     Of a pool the first n samples are taken. labels: what configurations are called in the report. Configurations whose
-    calls or models' shapes are unknown are listed under `unknown`. Raises InputError for one that the run has not.
+    calls or models' shapes are unknown are listed under `unknown`. phase: is told how far this is. Raises InputError
+    for one that the run has not.
     """
     lines = {line.name: line for line in directory.state().lines}
     if missing := [name for name in configurations if name not in lines]:
         raise InputError(f"{str(directory.root)!r} has no {missing[0]!r}; it has {', '.join(lines)}")
-    names = labels or {}
+    names, phase = labels or {}, phase or Phase()
+    phase.begin("what was spent")
     found: dict[str, Any] = {
         "accelerators": [
             {**asdict(one.hardware), "hardware": one.hardware.name, "name": name, "batch": one.batch}
@@ -82,6 +86,7 @@ def measure(
         ],
         "loads": [], "courses": [], "unknown": [], "spent": read_spending(directory),
     }  # fmt: skip
+    phase.begin("efficiency", len(configurations), "configurations", len(configurations))
     for name in configurations:
         label, calls = names.get(name, name), list(_calls(directory, lines[name], problems))
         for accelerator in accelerators.values():
@@ -92,6 +97,7 @@ def measure(
             figures, course = load
             found["loads"].append(asdict(figures))
             found["courses"].append(course)
+        phase.advance()
     return found
 
 
