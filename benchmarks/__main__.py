@@ -23,6 +23,7 @@ MODULES = (
     "scope",
     "attempts",
     "stream",
+    "road",
     "engine",
     "by_row",
     "beams",

@@ -69,7 +69,7 @@ def run(
             f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
             f"another directory by --out, or the old values ({error})"
         ) from error
-    return collect_results(directory, study, meter.after)
+    return results(directory, study, meter.after)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _every(study: Study, directory: StudyDirectory, told: _Told) -> None:
 
 def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
     """The results of a study that has been run, saved beside its runs. phase: is told how far this is."""
-    parts = plan.parts(study, tune.frozen(study, tune.read(directory, study)))
+    parts = tuple(plan.parts(study, tune.frozen(study, tune.read(directory, study))))
     made_of = collect.digest_inputs(directory, study, parts)
     result = collect.of_study(directory, study, phase)
     for part in parts:
@@ -110,7 +110,7 @@ def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None
 
 def results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
     """The results as they were collected, if they were from these runs by this code; otherwise collected anew."""
-    parts = plan.parts(study, tune.frozen(study, tune.read(directory, study)))
+    parts = tuple(plan.parts(study, tune.frozen(study, tune.read(directory, study))))
     with suppress(OSError, ValueError, KeyError, InputError):
         known = json.loads((directory.root / COLLECTED).read_text(encoding="utf-8"))
         if known["made_of"] == collect.digest_inputs(directory, study, parts):

@@ -1,12 +1,15 @@
 """Running a study: roles as ordinary runs, settings frozen once, and nothing paid for twice."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import metagen
 from metagen.errors import ConfigError, InputError
 from metagen.runs import study as studies
 from metagen.runs.curves import collect, tune
@@ -350,3 +353,36 @@ def test_what_each_role_would_take(study_file: Write, tmp_path: Path, calls: Cal
     found = dict(studies.estimates(schema.load(study_file())))
     assert list(found) == ["development", "test", "limit", "splitting", "temperature"]
     assert found["limit"].total.calls >= 2 * 6 * 16 and not calls()
+
+
+def test_results_are_collected_again_only_where_something_changed(
+    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = play(study_file(), tmp_path / "study")
+    directory = StudyDirectory(tmp_path / "study")
+    study = schema.load(directory.study)
+    collected: list[str] = []
+    of_study = collect.of_study
+
+    def count(*args: Any) -> StudyResult:
+        collected.append("again")
+        return of_study(*args)
+
+    monkeypatch.setattr(collect, "of_study", count)
+    report.publish(directory, study, result)
+    pages = {
+        name: (directory.root / name).read_bytes() for name in ("report.html", "curves.csv", "findings.json")
+    }
+    report.again(directory)
+    assert not collected
+    assert all((directory.root / name).read_bytes() == page for name, page in pages.items())
+    # Another byte in a table of a run, and something else to read it by: both may change the results.
+    table = directory.role("limit").table("candidates")
+    os.utime(table, ns=(0, 0))
+    report.again(directory)
+    assert collected == ["again"]
+    report.again(directory)
+    assert collected == ["again"]
+    monkeypatch.setattr(metagen, "__version__", "0.0.0")
+    report.again(directory)
+    assert collected == ["again"] * 2
