@@ -71,7 +71,10 @@ def rows() -> Iterator[Row]:
                 ("curves and page", f"from benchmarks.road import tell; tell({str(out)!r})"),
             ):
                 cpu, peaks[what, count] = _run_apart(code)
-                name, how = f"{count:,} problems × {SAMPLES}, {what}", "simulated engine, votes at n = 1, 8, 64"
+                name, how = (
+                    f"{count:,} problems × {SAMPLES}, {what}",
+                    "simulated engine, votes at n = 1, 8, 64",
+                )
                 yield Row(f"{name}, CPU", cpu, "s", how)
                 yield Row(f"{name}, peak memory", peaks[what, count] / 1e6, "MB", how)
     for what in ("samples", "curves and page"):
