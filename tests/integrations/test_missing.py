@@ -28,11 +28,12 @@ def test_an_integration_without_its_package_says_how_to_get_it(module: str, pack
     ("program", "said"),
     [
         ("from metagen.tasks.lm_eval import LMEvalTask as T; T('gsm8k')", "pip install 'lm-eval>=0.4.13'"),
+        ("from metagen.tasks.lighteval import LightevalTask as T; T('gsm8k')", "pip install lighteval beside"),
         ("from metagen.tasks.tasksets import VerifiersTask as T; T('a:B')", "pip install 'verifiers>=0.4'"),
     ],
 )
 def test_a_task_without_its_package_says_how_to_get_it(program: str, said: str) -> None:
-    head = "import sys; sys.modules |= dict.fromkeys(('lm_eval', 'verifiers')); "
+    head = "import sys; sys.modules |= dict.fromkeys(('lighteval', 'lm_eval', 'verifiers')); "
     done = subprocess.run([sys.executable, "-c", head + program], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1 and last.startswith("metagen.errors.InputError") and said in last

@@ -162,6 +162,7 @@ KINDS: Final[Mapping[Section, Mapping[str, str]]] = {
         "arithmetic": "metagen.tasks.arithmetic.task:ArithmeticTask",
         "reasoning_gym": "metagen.tasks.reasoning_gym:ReasoningGymTask",
         "lm_eval": "metagen.tasks.lm_eval:LMEvalTask",
+        "lighteval": "metagen.tasks.lighteval:LightevalTask",
         "verifiers": "metagen.tasks.tasksets:VerifiersTask",
         "programs": "metagen.tasks.programs.task:ProgramTask",
         "countdown": "metagen.tasks.countdown.task:CountdownTask",

@@ -88,6 +88,7 @@ COMPLETED: Final[Mapping[Section, Mapping[str, type[PartSpec]]]] = {
         "table": tasks.TableSpec,
         "recorded": tasks.RecordedTaskSpec,
         "lm_eval": tasks.LMEvalSpec,
+        "lighteval": tasks.LightevalSpec,
         "verifiers": tasks.VerifiersSpec,
         **dict.fromkeys(("gsm8k", "svamp", "asdiv", "mawps", "math", "aime"), tasks.SolutionsSpec),
         "bbh": tasks.BBHSpec,

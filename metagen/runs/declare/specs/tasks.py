@@ -92,6 +92,13 @@ class LMEvalSpec(GradedSpec):
     include_path: FolderName | None = None
 
 
+class LightevalSpec(GradedSpec):
+    """A task of lighteval. custom_tasks: a Python file with a TASKS_TABLE."""
+
+    custom_tasks: FileName | None = None
+    answer: RuleName = "number"
+
+
 class VerifiersSpec(GradedSpec):
     """The tasks of a taskset of verifiers."""
 
