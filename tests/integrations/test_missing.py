@@ -28,7 +28,10 @@ def test_an_integration_without_its_package_says_how_to_get_it(module: str, pack
     ("program", "said"),
     [
         ("from metagen.tasks.lm_eval import LMEvalTask as T; T('gsm8k')", "pip install 'lm-eval>=0.4.13'"),
-        ("from metagen.tasks.lighteval import LightevalTask as T; T('gsm8k')", "pip install lighteval beside"),
+        (
+            "from metagen.tasks.lighteval import LightevalTask as T; T('gsm8k')",
+            "pip install lighteval beside",
+        ),
         ("from metagen.tasks.tasksets import VerifiersTask as T; T('a:B')", "pip install 'verifiers>=0.4'"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +14,9 @@ from torch.nn import functional as F
 from metagen.generators.compiled.build import begin, extension
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.checkpoint import LlamaConfig
+from metagen.generators.torch.models.layer import Layer
 from metagen.generators.torch.models.linear import Linear, Packed, Plain
 from metagen.generators.torch.models.low_rank import LowRank
-
-if TYPE_CHECKING:
-    from metagen.generators.torch.models.llama import Layer
 
 #: Dimensions of a head that are compiled, and numbers that are computed side by side.
 HEADS, LANES = frozenset((16, 32, 64, 80, 96, 128, 256)), 16

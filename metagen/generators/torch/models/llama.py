@@ -31,6 +31,7 @@ from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, rea
 from metagen.generators.torch.models.compression import linear
 from metagen.generators.torch.models.heads import Head, read_head
 from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.layer import Layer
 from metagen.generators.torch.models.linear import Linear
 from metagen.generators.torch.models.low_rank import Update, Updates
 from metagen.generators.torch.send import send
@@ -41,19 +42,6 @@ PREFILL_ROWS = 64
 TAIL, LONG_TAIL = 256, 4096
 #: Tokens of a row in one pass at most.
 CHUNK = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Weights of one block. qkv: query, key and value projections in one; up: gate, then up."""
-
-    norm: Tensor
-    qkv: Linear
-    qk_norm: Tensor | None
-    out: Linear
-    mlp_norm: Tensor
-    up: Linear
-    down: Linear
 
 
 @dataclass(frozen=True, eq=False)
