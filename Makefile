@@ -148,7 +148,7 @@ $(VENV)-verifiers/installed: pyproject.toml Makefile | $(BIN)/pip
 	@echo "Installing verifiers into $(VENV)-verifiers (1 GB)"
 	@$(BIN)/python -m venv $(VENV)-verifiers
 	@$(VENV)-verifiers/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  $(VERIFIERS) --editable '.[math,openai]' httpx hypothesis pytest
+	  $(VERIFIERS) --editable '.[openai]' httpx hypothesis pytest
 	@touch $@
 
 $(BIN)/pip:
