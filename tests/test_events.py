@@ -12,9 +12,9 @@ from metagen.budget import Budget
 from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.events import Event
-from metagen.generators.continuation import Continuation
-from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
+from metagen.generators.spoken import Spoken
 from metagen.generators.torch.engine import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.sequence import Sequence
@@ -119,16 +119,49 @@ def test_what_may_begin_a_stop_string_is_held_back(engine: TorchEngine) -> None:
         assert not any(said.endswith(beginning) for beginning in beginnings)
 
 
-def test_half_a_character_is_held_back() -> None:
-    pieces = {0: b"a", 1: "é".encode()[:1], 2: "é".encode()[1:], 3: b"E", 4: b"N", 5: b"D"}
+MARK = "</t>"
 
-    def decode(ids: list[int]) -> str:
-        return b"".join(pieces[i] for i in ids).decode("utf-8", "replace")
 
-    request = GenerateRequest(Sequence.of("x"), (0,), SamplingParams(stop=("END",)), 10)
-    written = Continuation(decode, request, (0,)).written
-    told = [written([1]), written([1, 2]), written([1, 2, 3]), written([1, 2, 3, 4]), written([1, 2, 3, 0])]
-    assert told == ["", "é", "é", "é", "éEa"]
+def thinking(text: str) -> EnumerableEngine:
+    """Writes one text, a character a token."""
+    tokens = tuple(dict.fromkeys(text))
+
+    def table(prompt: str, done: tuple[str, ...]) -> list[float]:
+        wanted = text[len(done)] if len(done) < len(text) else None
+        return [float(token == wanted) for token in tokens] + [float(wanted is None)]
+
+    return EnumerableEngine((*tokens, "$"), table, name="thinking", delay=0.001)
+
+
+@pytest.mark.parametrize("opening", ["", "<t>"])
+def test_an_answer_behind_a_thought_is_told_as_it_is_written(opening: str) -> None:
+    with thinking(f"{opening}1+1 is 2{MARK}\n\nThe answer is 2.") as engine:
+        events = events_of(Sample(engine.generator(max_tokens=100, thought_end=MARK)))
+    told = [event for event in events if event.kind in ("thought", "text")]
+    assert [event.text for event in told if event.kind == "thought"] == ["1+1 is 2"] == [told[0].text]
+    assert text_of(events) == result_of(events).text == "The answer is 2." and len(told) > 4
+    assert kinds(events).index("text") < kinds(events).index("sample")
+
+
+def test_where_a_thought_may_still_end_nothing_is_told_before_the_text_is_whole() -> None:
+    with thinking("no thought at all") as engine:
+        events = events_of(Sample(engine.generator(max_tokens=100, thought_end=MARK)))
+    assert [event.text for event in events if event.kind == "text"] == ["no thought at all"]
+    assert kinds(events).index("sample") < kinds(events).index("text")
+
+
+def test_nothing_is_told_behind_a_call_that_is_over() -> None:
+    async def main() -> list[Event]:
+        heard: list[Event] = []
+        spoken = Spoken(heard.append, "0", Sequence.of("Q"))
+        spoken.hear(0, "a")
+        await asyncio.sleep(0)
+        spoken.hear(0, "ab")
+        spoken.stop()
+        await asyncio.sleep(0)
+        return heard
+
+    assert [event.text for event in asyncio.run(main())] == ["a"]
 
 
 def test_a_replay_tells_the_same_and_says_that_it_is_one(engine: TorchEngine) -> None:

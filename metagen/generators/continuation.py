@@ -34,7 +34,7 @@ class Continuation:
         ids: tuple[int, ...],
         dropped: tuple[int, ...] = (),
     ) -> None:
-        self._decode, self._request, self._dropped = decode, request, dropped
+        self.decode, self._request, self._dropped = decode, request, dropped
         self._context, known = self._behind(ids, dropped)
         self._skip = len(known) - self._count_missing(known, ids + dropped)
         self._stop = request.params.stop
@@ -53,7 +53,7 @@ class Continuation:
     def _behind(self, ids: tuple[int, ...], dropped: tuple[int, ...] = ()) -> tuple[list[int], str]:
         """The last of `ids`, and their text with that of `dropped`: enough of them for a character that is whole."""
         size = CONTEXT
-        while not (text := self._decode([*ids[-size:], *dropped])).rstrip(BROKEN) and size < len(ids):
+        while not (text := self.decode([*ids[-size:], *dropped])).rstrip(BROKEN) and size < len(ids):
             size *= 2
         return list(ids[-size:]), text
 
@@ -75,16 +75,12 @@ class Continuation:
 
     def text(self, ids: list[int], *, final: bool) -> str:
         """Text of the new ids. Unless `final`, an incomplete character at the end is held back."""
-        text = self._decode(self._context + ids)[self._skip :]
+        text = self.decode(self._context + ids)[self._skip :]
         return text if final else text.rstrip(BROKEN)
 
-    def written(self, ids: list[int]) -> str:
-        """Text of the new ids, without what may be the beginning of a stop string."""
-        text = self.text(ids, final=False)
-        most = max(
-            (k for stop in self._stop for k in range(1, len(stop)) if text.endswith(stop[:k])), default=0
-        )
-        return text[: len(text) - most]
+    def certain(self, text: str) -> str:
+        """The new text, without what is or may become part of a stop string."""
+        return without_stops(text, self._stop, self._before)
 
     def sample(
         self,
@@ -135,7 +131,7 @@ class Continuation:
         window = self._longest + CONTEXT
         if len(ids) <= 2 * window:
             return True
-        tail = self._decode(ids[-window:])
+        tail = self.decode(ids[-window:])
         return len(tail) < self._longest or any(one in tail for one in self._wanted)
 
     def _make(self, text: str, ids: list[int], logprobs: abc.Sequence[float], **how: Any) -> Sample:
@@ -164,6 +160,15 @@ class Continuation:
         while kept and len(self.text(ids[:kept], final=True)) > cut:
             kept -= 1
         return kept
+
+
+def without_stops(text: str, stops: abc.Sequence[str], before: str = "") -> str:
+    """A text that is still being written behind `before`, up to what is or may become part of a stop string."""
+    ends = [at for stop in stops if (at := _find(before, text, stop)) is not None]
+    for stop in stops:
+        near = before[-len(stop) :] + text[-len(stop) :]
+        ends += [len(text) - k for k in range(1, len(stop)) if near.endswith(stop[:k])]
+    return text[: max(0, min(ends))] if ends else text
 
 
 def _count_broken(text: str) -> int:

@@ -38,8 +38,9 @@ class GenerateRequest:
     the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
     engine knows them and has no ids; called in the engine's thread.
     shares: what these took physically, where the engine says so. begin: keeps the account of attempts (`attempt`).
-    written: is told, now and then, of the text of a sample so far, by engines that can; what a later token may still
-    change is held back. Called in the engine's thread.
+    written: is told, now and then, of the text of a sample so far, by engines that can. Each text begins with the one
+    before it, and the sample's begins with all of them: what a later token may still change is held back. Nothing is
+    told of a sample that has been noted, nor when the request is over. Called in the engine's thread.
     """
 
     prefix: Sequence

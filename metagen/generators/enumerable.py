@@ -11,6 +11,7 @@ import sys
 from collections import abc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -38,6 +39,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.randomness import seed_array, uniform
+from metagen.generators.telling import Telling
 from metagen.prefixes import Prefixes
 from metagen.sequence import Prompt, Sequence, digest
 
@@ -254,6 +256,9 @@ class EnumerableEngine:
         continuation = Continuation(self.decode, request, ids)
         adapters = self._adapters(request.params, ids, len(before), request.prefix.prompt.problem_id)
         rows = {i: Row(adapters.mu) for i in range(len(request.seeds))}
+        written, told = request.written, dict[int, Telling]()
+        if written is not None:
+            told = {i: Telling(continuation, partial(written, i)) for i in rows}
         position = len(before)
         try:
             while rows:
@@ -266,6 +271,8 @@ class EnumerableEngine:
                     if (sample := self._end(row, request.params, continuation)) is not None:
                         request.note(i, sample)
                         self._read((*ids, *rows.pop(i).ids[:-1]))  # the last token was only drawn
+                    elif told and told[i].due(len(row.ids)):
+                        told[i].hear(row.ids)
                 position += 1
         except BaseException:
             with self._lock:

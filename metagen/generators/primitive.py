@@ -29,8 +29,8 @@ from metagen.generators.engine import (
     SamplingParams,
     Share,
 )
-from metagen.generators.heard import Told
-from metagen.generators.spoken import Spoken
+from metagen.generators.heard import Told, has_begun
+from metagen.generators.spoken import Part, Spoken, undivided
 from metagen.generators.watch import watch_answer
 from metagen.journal import Row
 from metagen.logs import logger
@@ -81,7 +81,7 @@ class Primitive(Generator):
         items = tuple(Item(content, i) for i in range(start, start + n))
         request = Request("generate", self.fingerprint, items, most, self.recorded)
         voice = scope.voice if n == 1 else None
-        spoken = None if voice is None else Spoken(voice, scope.path, prefix)
+        spoken = None if voice is None else Spoken(voice, scope.path, prefix, self.part_of(prefix))
 
         async def execute(positions: abc.Sequence[int], cap: int | None, ended: Ended) -> list[Outcome]:
             ended.written = None if spoken is None else spoken.hear
@@ -91,7 +91,11 @@ class Primitive(Generator):
             tokens = cap if cap is not None else most
             return self.worst(prefix, len(positions), tokens, scope)
 
-        rows = await scope.call(request, execute, worst, partial(self.remember, prefix, scope))
+        try:
+            rows = await scope.call(request, execute, worst, partial(self.remember, prefix, scope))
+        finally:
+            if spoken is not None:
+                spoken.stop()
         # Rows that share a payload are one sequence: whoever judges sequences judges it once.
         made: dict[int, Sequence] = {}
         for row in rows:
@@ -106,6 +110,10 @@ class Primitive(Generator):
     def request_digest(self, prefix: Sequence, until: Until) -> bytes:
         """Names what is asked for, in seeds and records."""
         return digest(prefix.digest, repr(until))
+
+    def part_of(self, prefix: Sequence) -> Part:
+        """Tells thought and answer apart in a text behind the prefix that is still being written."""
+        return undivided
 
     @abstractmethod
     @promises(one_each("items"))
@@ -366,8 +374,7 @@ class EngineGenerator(Primitive):
             ranks=ranks,
             heard=told.hear,
             begin=told.begin,
-            # Where thoughts are told apart by a mark in the text, they are told when it is whole.
-            written=None if self.params.thought_end else ended.written,
+            written=ended.written,
         )
         told.shares = request.shares
         whole = UNTOLD
@@ -385,6 +392,20 @@ class EngineGenerator(Primitive):
             told.salvage(request)
             raise
         return told.outcomes(answer)
+
+    def part_of(self, prefix: Sequence) -> Part:
+        """With `thought_end`, both are known once the text holds it; a thought that was begun is told when whole."""
+        end = self.params.thought_end
+        if not end or has_begun(prefix):
+            return undivided
+
+        def part(text: str) -> tuple[Thought | None, str] | None:
+            if prefix.thought is not None or end not in text:
+                return None
+            sample = split_thought(Sample(text, None, None), end)
+            return sample.thought, sample.text
+
+        return part
 
     @property
     def bills(self) -> bool:

@@ -37,6 +37,7 @@ FEATURES: Final = {
     "reads": "the same for several samples of one request",
     "stop_token_ids": "ids that end a completion",
     "ignore_eos": "going on behind end-of-sequence tokens",
+    "written": "the text of a single sample is told while it is written",
 }
 
 
@@ -162,3 +163,16 @@ class EngineTrial:
 def _what(sample: Sample) -> tuple[object, ...]:
     """A sample without its numbers, which are compared up to rounding."""
     return sample.text, sample.ids, sample.generated, sample.finish, sample.cut, sample.step_end
+
+
+def inside(samples: list[Sample], length: int = 1) -> list[tuple[int, str]]:
+    """By number of the sample, a text that is first met in the midst of it; of those samples that have one."""
+    found = []
+    for i, sample in enumerate(samples):
+        text = sample.text
+        pieces = [text[at : at + length] for at in range(1, len(text) - length)]
+        first = [p for at, p in enumerate(pieces, start=1) if text.index(p) == at and "\ufffd" not in p]
+        if first:
+            found.append((i, first[len(first) // 2]))
+    assert 2 * len(found) >= len(samples), "give prompts whose greedy completions hold different characters"
+    return found

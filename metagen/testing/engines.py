@@ -35,12 +35,13 @@ from metagen.testing.asking import FEATURES, seeds
 from metagen.testing.attempts import AttemptLaws
 from metagen.testing.evaluation import EvaluationLaws
 from metagen.testing.generation import GenerationLaws
+from metagen.testing.streams import StreamLaws
 
 #: When a storm of requests is cancelled, as shares of the time that it takes to its end.
 SHARES = (0.0, 0.2, 0.5, 0.8)
 
 
-class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws):
+class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws, StreamLaws):
     """What every Engine promises. What yours is, and what it is without, is said by the attributes of `EngineTrial`.
 
     Steps, blocks, budgets and records of a generator that decodes with it are the matter of `GeneratorLaws`.

@@ -14,7 +14,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import Engine, Generated, Sample, SamplingParams
 from metagen.generators.primitive import EngineGenerator
 from metagen.sequence import MOST_CONFIDENT, Message, Prompt, Sequence, Step, TokenIds, Tokens, Until
-from metagen.testing.asking import EngineTrial, seeds
+from metagen.testing.asking import EngineTrial, inside, seeds
 
 #: A delimiter that no model writes.
 NEVER = "\x00law\x00"
@@ -101,7 +101,7 @@ class GenerationLaws(EngineTrial):
     @pytest.mark.parametrize("length", [1, 2])
     def test_a_stop_text_ends_the_text_and_is_not_in_it(self, engine: Engine, length: int) -> None:
         greedy = self.greedy(engine)
-        found = _inside(greedy, length)
+        found = inside(greedy, length)
         cut = self.draw(engine, *(self.request(1, i, temperature=0.0, stop=(s,)) for i, s in found))
         wanted = [(greedy[i].text.partition(stop)[0], "stop") for i, stop in found]
         self.agree([(sample.text, sample.finish) for sample in cut], wanted)
@@ -136,7 +136,7 @@ class GenerationLaws(EngineTrial):
     def test_a_step_ends_behind_its_delimiter(self, engine: Engine) -> None:
         self.need("until")
         greedy = self.greedy(engine)
-        found = _inside(greedy)
+        found = inside(greedy)
         steps = self.draw(
             engine, *(self.request(1, i, temperature=0.0, until=Step(mark)) for i, mark in found)
         )
@@ -183,7 +183,7 @@ class GenerationLaws(EngineTrial):
         greedy = self.greedy(engine)
         untils: dict[int, Until] = dict.fromkeys(range(len(greedy)), Tokens(3))
         if by == "steps":
-            untils = {i: Step(mark) for i, mark in _inside(greedy)}
+            untils = {i: Step(mark) for i, mark in inside(greedy)}
         ends = {i: self._grow(engine, i, until) for i, until in untils.items()}
         self.agree(
             [(end.text, end.finish, end.tokens and end.tokens.ids) for end in ends.values()],
@@ -331,19 +331,6 @@ class GenerationLaws(EngineTrial):
             counted["prefilled"] = sum(answer.prefilled or 0 for answer in answers)
             counted["cached"] = sum(answer.cached or 0 for answer in answers)
         assert {name: getattr(engine.stats, name) - getattr(before, name) for name in counted} == counted
-
-
-def _inside(samples: list[Sample], length: int = 1) -> list[tuple[int, str]]:
-    """By number of the sample, a text that is first met in the midst of it; of those samples that have one."""
-    found = []
-    for i, sample in enumerate(samples):
-        text = sample.text
-        pieces = [text[at : at + length] for at in range(1, len(text) - length)]
-        first = [p for at, p in enumerate(pieces, start=1) if text.index(p) == at and "\ufffd" not in p]
-        if first:
-            found.append((i, first[len(first) // 2]))
-    assert 2 * len(found) >= len(samples), "give prompts whose greedy completions hold different characters"
-    return found
 
 
 def _finish(sequence: Sequence, sample: Sample) -> Sequence:

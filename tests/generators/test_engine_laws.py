@@ -91,7 +91,7 @@ class TextOnly:
         if params.stop_token_ids or params.ignore_eos or params.logprobs:
             raise UnsupportedError(f"a server of texts cannot do {params!r}")
         # What the inner engine would tell of is more than this one has.
-        answer = await self._inner.generate(replace(request, ended={}, heard=None))
+        answer = await self._inner.generate(replace(request, ended={}, heard=None, written=None))
         return Generated(tuple(Sample(s.text, None, None, finish=s.finish) for s in answer.samples))
 
     async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
@@ -381,6 +381,27 @@ class TellsUnderOtherNumbers(EnumerableEngine):
         return await super().generate(request)
 
 
+def tells(change: Callable[[str], str], more: int = 0) -> type[EnumerableEngine]:
+    """An engine that tells other texts, or those of the sample so many numbers further."""
+
+    def other(request: GenerateRequest) -> GenerateRequest:
+        if (written := request.written) is None:
+            return request
+        n = len(request.seeds)
+        return replace(request, written=lambda i, text: written((i + more) % n, change(text)))
+
+    return asks(other)
+
+
+class GoesOnTelling(EnumerableEngine):
+    async def generate(self, request: GenerateRequest) -> Generated:
+        try:
+            return await super().generate(request)
+        finally:
+            if request.written is not None:
+                asyncio.get_running_loop().call_later(0.01, request.written, 0, "")
+
+
 class ClaimsToTell(EnumerableEngine):
     tells_attempts = True
 
@@ -573,6 +594,18 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
         {"delay": 0.001},
     ),
     (TellsUnderOtherNumbers, "samples_are_told_of_as_they_end_and_the_last_by_the_answer", {}),
+    (asks(lambda r: replace(r, written=None)), "a_text_grows_while_it_is_told_and_becomes_the_samples", {}),
+    (EnumerableEngine, "a_text_grows_while_it_is_told_and_becomes_the_samples", {"without": {"written"}}),
+    (tells(lambda text: text[-1:]), "a_text_grows_while_it_is_told_and_becomes_the_samples", {}),
+    (
+        tells(lambda text: text[:-1]),
+        "a_text_grows_while_it_is_told_and_becomes_the_samples",
+        {"without": {"written"}},
+    ),
+    (tells(lambda text: text + "$"), "a_text_grows_while_it_is_told_and_becomes_the_samples", {}),
+    (tells(lambda text: text, more=1), "a_text_grows_while_it_is_told_and_becomes_the_samples", {}),
+    (GoesOnTelling, "a_text_grows_while_it_is_told_and_becomes_the_samples", {}),
+    (GoesOnTelling, "nothing_is_told_once_a_request_is_cancelled", {"delay": 0.001, "told": 3}),
     (ClaimsToTell, "attempts_are_told_before_they_begin_or_not_at_all", {}),
     (CallsAllFree, "attempts_are_told_before_they_begin_or_not_at_all", {}),
     (TellsTooLate, "without_leave_nothing_begins", {}),

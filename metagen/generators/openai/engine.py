@@ -18,6 +18,7 @@ from metagen.attempts import CURRENT, UNTOLD, Attempt, rereading
 from metagen.border import checked
 from metagen.cost import ModelShape, Price
 from metagen.errors import BudgetExhausted, EngineError, InputError, PromptError, UnsupportedError
+from metagen.generators.continuation import without_stops
 from metagen.generators.engine import (
     CHAT_API,
     EngineStats,
@@ -374,7 +375,7 @@ class OpenAIEngine:
             return told[-1]
 
         written = request.written if n == 1 else None
-        listen = None if written is None else lambda: Following(partial(written, group[0]))
+        listen = None if written is None else lambda: Following(partial(_tell, request, group[0]))
         ask = Ask(self._wording.api, body, read, lambda got: _size(*got), kind, begin, listen)
         counts, samples = await self._transport.ask(ask)
         if any(self._key.within(text) for sample in samples for text in _texts(sample)):
@@ -593,3 +594,9 @@ def _size(counts: Counts, samples: list[Sample]) -> float:
 
 def _texts(sample: Sample) -> tuple[str, ...]:
     return sample.text, (sample.thought.text if sample.thought else None) or ""
+
+
+def _tell(request: GenerateRequest, number: int, text: str) -> None:
+    """Tell of a sample's text so far. A server that was asked to keep stop texts sends them, too."""
+    if request.written is not None:
+        request.written(number, without_stops(text, request.params.stop, request.prefix.text))

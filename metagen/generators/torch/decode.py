@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.words import nothing_left
 from metagen.generators.engine import EngineStats, Generated, Sample
 from metagen.generators.randomness import seed_array, uniform
+from metagen.generators.telling import Telling
 from metagen.generators.torch.endings import EOS, STOP, TEXT
 from metagen.generators.torch.jobs import Generation, Ticket
 from metagen.generators.torch.joint import Joint
@@ -27,9 +29,6 @@ from metagen.generators.torch.sampling import draw
 from metagen.generators.torch.send import send
 from metagen.generators.torch.speculation.speculate import Speculation
 from metagen.generators.torch.states import Proposed, States
-
-#: Tokens of a sample between two times that whoever streams it is told of its text.
-EVERY = 4
 
 
 class Decoder:
@@ -51,8 +50,8 @@ class Decoder:
         self._states = States(model, rows, apart=draft is not None)
         self._speculation = None if draft is None else Speculation(draft, model, rows, stats, self._matcher)
         self._ready: deque[Generation] = deque()
-        #: Requests that are told of their texts while these are written.
-        self._streamed: set[Generation] = set()
+        #: Requests that are told of their texts while these are written, with the samples that have told some.
+        self._streamed: dict[Generation, dict[int, Telling]] = {}
         #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little.
         self._lost: dict[Generation, MetagenError] = {}
         self._joint = Joint(rows, stats, self._masks, self._lost)
@@ -65,7 +64,7 @@ class Decoder:
         """Decode a generation whose prefix is in the tree, locked, and whose first row's room is reserved."""
         self._ready.append(generation)
         if generation.request.written is not None and generation.search is None:
-            self._streamed.add(generation)
+            self._streamed[generation] = {}
 
     def cancel(self, tickets: Container[Ticket]) -> None:
         """Free the rows of requests and all they hold."""
@@ -133,9 +132,13 @@ class Decoder:
         rows = self._rows
         for row in range(rows.count):
             owner, count = rows.generation(row), int(rows.length[row])
-            if owner in self._streamed and count % EVERY == 0 and owner.request.written is not None:
-                text = owner.continuation.written(rows.ids[row, :count].tolist())
-                owner.request.written(int(rows.sample[row]), text)
+            if (told := self._streamed.get(owner)) is None or owner.request.written is None:
+                continue
+            number = int(rows.sample[row])
+            if number not in told:
+                told[number] = Telling(owner.continuation, partial(owner.request.written, number))
+            if told[number].due(count):
+                told[number].hear(rows.ids[row, :count].tolist())
 
     # -- choosing --------------------------------------------------------------------------------
 
@@ -359,7 +362,7 @@ class Decoder:
     def _release(self, g: Generation) -> None:
         """Take back lock and promises."""
         assert g.node is not None
-        self._streamed.discard(g)
+        self._streamed.pop(g, None)
         self._joint.discard(g)
         self._tree.unlock(g.node)
         self._tree.reserved -= g.reserved

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import abc
+from dataclasses import replace
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ from metagen.generators.engine import (
     SamplingParams,
 )
 from metagen.generators.primitive import EngineGenerator
+from metagen.generators.telling import Ear
 from metagen.generators.torch.endings import Endings
 from metagen.generators.torch.jobs import Evaluation, Generation
 from metagen.generators.torch.models.language_model import LanguageModel
@@ -110,12 +112,18 @@ class Requests(TorchModel):
         search = self._search(request, continuation.limit, ids[prompt:])
         self._check_memory(len(ids), request.max_tokens, spill * (search.rows if search else 1))
         ends = self._endings.of(request.params, request.until)
-        answer = await self._ask(
-            lambda ticket: Generation(
-                ticket, request, ids, len(ids) - prompt, continuation.limit, spill, ends, continuation, samples,
-                matchers, search, words, self._adapter,
-            )
-        )  # fmt: skip
+        ear = None if request.written is None else Ear(request.written)
+        heard = replace(request, written=ear)
+        try:
+            answer = await self._ask(
+                lambda ticket: Generation(
+                    ticket, heard, ids, len(ids) - prompt, continuation.limit, spill, ends, continuation, samples,
+                    matchers, search, words, self._adapter,
+                )
+            )  # fmt: skip
+        finally:
+            if ear is not None:
+                ear.close()
         assert isinstance(answer, Generated)
         return answer
 

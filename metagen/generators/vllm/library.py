@@ -52,6 +52,7 @@ def _names() -> SimpleNamespace:
     return SimpleNamespace(
         **found,
         final_only=found["RequestOutputKind"].FINAL_ONLY,
+        cumulative=found["RequestOutputKind"].CUMULATIVE,
         on_cpu=bool(found["current_platform"].is_cpu()),
         # What it raises for a bad request: a ValueError, and where it has one, an error of its own.
         refusals=(ValueError, getattr(exceptions, "VLLMClientError", ValueError)),

@@ -20,6 +20,7 @@ from metagen.generators.engine import (
     GenerateRequest,
     Sample,
 )
+from metagen.generators.telling import Telling
 from metagen.generators.turns import Kind, Turns
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import words
@@ -43,13 +44,30 @@ class Work:
     prefilled: int | None = 0
     cached: int | None = 0
 
+    def hearer(self, i: int, ids: list[int]) -> Callable[[Any], None] | None:
+        """Tells of the text of a sample: of `ids`, and of those in an output of vLLM's. None if nobody asks for it."""
+        if self.request.written is None:
+            return None
+        telling = Telling(self.continuation, partial(self.request.written, i))
+
+        def hear(output: Any) -> None:
+            new = output.outputs[0].token_ids
+            if telling.due(len(ids) + len(new)):
+                telling.hear([*ids, *new])
+
+        return hear
+
 
 @dataclass(slots=True)
 class Going:
-    """What a call has in vLLM: names of requests that may be aborted, and the tasks that wait for them."""
+    """What a call has in vLLM: names of requests that may be aborted, and the tasks that wait for them.
+
+    ending: whether they are being aborted.
+    """
 
     names: set[str] = field(default_factory=set)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    ending: bool = False
 
 
 class Requests:
@@ -99,7 +117,10 @@ class Requests:
         written = work.continuation.text(ids, final=True) if ids else ""
         stops = self._endings.asked(work.request, written)
         most = work.continuation.limit - len(ids)
-        return asked(self._names, work.request.params, stops, most=most, logprobs=logprobs, bias=work.bias)
+        told = work.request.written is not None
+        return asked(
+            self._names, work.request.params, stops, most=most, logprobs=logprobs, bias=work.bias, told=told
+        )
 
     async def _sample(self, work: Work, i: int, first: Any, going: Going) -> Sample | None:
         """One sample; None if it was aborted. first: what vLLM is asked for at the start of each.
@@ -109,13 +130,14 @@ class Requests:
         ids: list[int] = []
         logprobs: list[float] = []
         confidences: list[float] = []
-        params = work.request.params
+        params, hear = work.request.params, work.hearer(i, ids)
         while True:
             known = len(ids)
             given = first.clone() if not known else self._asked(work, ids, first.logprobs is not None)
             if params.temperature and self._seeded:
                 given.seed = stream(work.request.seeds[i], work.start + known)
-            drawn = Drawn.of(await self._complete((*work.ids, *ids), given, going), params.top_logprobs)
+            output = await self._complete((*work.ids, *ids), given, going, hear)
+            drawn = Drawn.of(output, params.top_logprobs)
             ids += drawn.ids
             logprobs += drawn.logprobs
             confidences += drawn.confidences
@@ -228,6 +250,7 @@ class Requests:
 
     async def _abort(self, going: Going) -> None:
         """End all that runs. What vLLM knows comes back with the tokens that it has had."""
+        going.ending = True
         try:
             if going.names:
                 await self._llm.abort(list(going.names))
@@ -239,14 +262,25 @@ class Requests:
             # Their errors are that of the call, which has one already.
             await asyncio.gather(*going.tasks, return_exceptions=True)
 
-    async def _complete(self, ids: abc.Sequence[int], params: Any, going: Going) -> Any:
-        """The last word of vLLM on one request. EngineError if its engine is gone, InputError for what it refuses."""
+    async def _complete(
+        self,
+        ids: abc.Sequence[int],
+        params: Any,
+        going: Going,
+        hear: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """The last word of vLLM on one request; of those before it `hear` is told.
+
+        EngineError if its engine is gone, InputError for what it refuses.
+        """
         names, name = self._names, str(next(self._numbers))
         going.names.add(name)
         prompt, last = names.prompt(prompt_token_ids=list(ids)), None
         try:
             async for output in self._llm.generate(prompt, params, name, lora_request=self._lora):
                 last = output
+                if hear is not None and not (output.finished or going.ending):
+                    hear(output)
         except names.EngineDeadError as error:
             raise EngineError(
                 "vLLM's engine process has ended; its log says why; make a new engine"

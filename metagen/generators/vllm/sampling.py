@@ -37,11 +37,13 @@ def asked(
     most: int,
     logprobs: bool,
     bias: Mapping[int, float] | None = None,
+    told: bool = False,
 ) -> Any:
     """The parameters of vLLM for samples of at most `most` tokens, which lack a seed.
 
-    logprobs: whether those of the tokens drawn are told. bias: by token, those of `params`. End tokens are asked for as
-    stop tokens, so that they are those of the tokenizer that all engines share.
+    logprobs: whether those of the tokens drawn are told. bias: by token, those of `params`. told: whether vLLM gives
+    its tokens while it draws them, each time all that it has; its last output is the same either way. End tokens are
+    asked for as stop tokens, so that they are those of the tokenizer that all engines share.
     """
     return names.SamplingParams(
         temperature=params.temperature,
@@ -59,7 +61,7 @@ def asked(
         logprobs=params.top_logprobs if logprobs else None,
         flat_logprobs=True,
         structured_outputs=_held(names, params.grammar),
-        output_kind=names.final_only,
+        output_kind=names.cumulative if told else names.final_only,
         skip_clone=True,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +75,8 @@ class Model:
         if not body.get("return_token_ids"):
             for choice in choices:
                 del choice["token_ids"]
-        return Reply(body={"id": "x", "model": body["model"], "choices": choices, "usage": usage})
+        answer = {"id": "x", "model": body["model"], "choices": choices, "usage": usage}
+        return streamed(answer) if body.get("stream") else Reply(body=answer)
 
     def _prefix(self, body: dict[str, Any], chat: bool) -> Sequence:
         """Turns of a chat are written one behind the other: this model knows no template."""
@@ -155,3 +157,24 @@ class Model:
     async def _of_prompt(self, ids: tuple[int, ...]) -> list[dict[str, Any] | None]:
         rows = await self._vocabulary(ids, range(len(ids)))
         return [None] + [{str(i): {"logprob": rows[p][i], "rank": 1}} for p, i in enumerate(ids[1:])]
+
+
+def streamed(answer: dict[str, Any]) -> Reply:
+    """An answer as events: the text in parts of three characters, all else with the last of them."""
+    choices, chunks = answer["choices"], []
+    for choice in choices:
+        message = choice.get("message")
+        text = choice["text"] if message is None else message["content"]
+        for at in range(0, len(text) - 3, 3):
+            chunks.append(_part(choice["index"], text[at : at + 3], message is not None))
+        rest = text[3 * len(range(0, len(text) - 3, 3)) :]
+        last = {name: value for name, value in choice.items() if name not in ("text", "message")}
+        chunks.append(last | _part(choice["index"], rest, message is not None))
+    events = [{"choices": [chunk]} for chunk in chunks] + [{"choices": [], "usage": answer["usage"]}]
+    lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+    body = "".join([*lines, "data: [DONE]\n\n"]).encode()
+    return Reply(body=body, headers={"content-type": "text/event-stream"})
+
+
+def _part(index: int, text: str, chat: bool) -> dict[str, Any]:
+    return {"index": index, **({"delta": {"content": text}} if chat else {"text": text})}

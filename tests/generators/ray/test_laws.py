@@ -49,6 +49,7 @@ def pool(replicas: int = 2) -> RayPool:
 class TestRayPool(EngineLaws):
     tolerance = 1e-9
     many = 400
+    without = frozenset({"written"})
 
     def make(self) -> Engine:
         return pool()

@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import statistics
+from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.generators.models.sources import resolve
 from metagen.sequence import Message, Sequence, Step, TokenIds, Until
+from metagen.strategies.parallel import Sample as One
 from metagen.tasks.arithmetic.task import ArithmeticTask
 
 #: Nats between the two best tokens, below which rounding may choose the other one.
@@ -435,3 +437,35 @@ def test_closing_ends_its_processes_and_wakes_whoever_waits(model: Any, small: d
         ask(engine, request("x"))
     engine.close()
     assert gc.get_freeze_count(), "what lives on in the other engine is not thawed"
+
+
+# -- texts on their way ----------------------------------------------------------------------------
+
+
+def test_a_stream_has_the_text_in_parts_before_the_sample_ends(model: Any) -> None:
+    async def main() -> list[Any]:
+        return [event async for event in strategy.stream("Q:a=12+7;b=a*3;c=b-8;c?\nS:\n", seed=1)]
+
+    strategy = One(model.generator(max_tokens=60, ignore_eos=True))
+    events = asyncio.run(main())
+    told = [event.text for event in events if event.kind == "text"]
+    kinds = [event.kind for event in events]
+    assert len(told) > 5 and "".join(told) == events[-1].result.text
+    assert kinds.index("text") < kinds.index("sample")
+
+
+@pytest.mark.parametrize(
+    "params", [GREEDY.replace(stop=("19\n",), logprobs=True), GREEDY.replace(top_logprobs=2, ignore_eos=True)]
+)
+def test_telling_changes_no_sample(model: Any, params: SamplingParams) -> None:
+    """Greedy ones, with log-probabilities, and with a stop string that several tokens write."""
+    told: list[tuple[int, str]] = []
+    silent = request("Q:a=12+7;b=a*3;b?\nS:\n", (0, 1), params, 40)
+    asks = replace(silent, ended={}, written=lambda number, text: told.append((number, text)))
+    one, other = (ask(model, wanted)[0].samples for wanted in (silent, asks))
+    assert [what(sample) for sample in one] == [what(sample) for sample in other]
+    assert {number for number, _ in told} == {0, 1}
+    for a, b in zip(one, other, strict=True):
+        assert a.logprob == pytest.approx(b.logprob, abs=EPSILON)
+        assert a.token_logprobs is None or len(a.token_logprobs) == len(b.token_logprobs or ())
+    assert not any("19\n" in text for _, text in told) or not params.stop
