@@ -494,7 +494,7 @@ def test_counters(served: Running, client: openai.OpenAI) -> None:
 
 def slow(folder: Path, **spec: Any) -> Any:
     """A server on which a sample of 2,000 tokens takes a second or two."""
-    file = {**FILE, "generators": {"small": {"engine": "small", "max_tokens": 400, "ignore_eos": True}}}
+    file = {**FILE, "generators": {"small": {"engine": "small", "max_tokens": 1900, "ignore_eos": True}}}
     return serving(folder, file, **spec)
 
 
