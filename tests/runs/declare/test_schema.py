@@ -185,8 +185,8 @@ FAULTS = [
     ("per_level: 3", "per_level: 0", "3: task.per_level = 0: expected an integer ≥ 1"),
     ("per_level", "perlevel", "3: task.perlevel = 3: no such field; expected one of kind, split, levels, "
      "per_level, seed, limit, form; did you mean 'per_level'?"),
-    ("kind: torch", "kind: torhc", "5: engines.mid.kind = 'torhc': expected one of torch, adapter, vllm, openai; did you "
-     "mean 'torch'?"),
+    ("kind: torch", "kind: torhc", "5: engines.mid.kind = 'torhc': expected one of torch, adapter, vllm, openai; did "
+     "you mean 'torch'?"),
     ("engine: mid, temperature: 1,", "engine: mdi, temperature: 1,", "7: generators.mid.engine = 'mdi': "
      "expected one of the engines mid; did you mean 'mid'?"),
     ("temperature: 1,", "temperature: -0.5,", "7: generators.mid.temperature = -0.5: "
