@@ -48,7 +48,7 @@ def test_a_study_runs_and_reports(study_file: Write, tmp_path: Path) -> None:
     for role in ("test", "limit"):
         assert (root / role / "journal.sqlite").exists()
     again = CliRunner().invoke(app, ["resume", str(root)])
-    assert again.exit_code == 0 and "large" in again.stdout and "report.html" in again.stdout
+    assert again.exit_code == 0 and "large" in again.stdout and "report.html" in "".join(again.stdout.split())
 
 
 def test_a_dry_run_says_what_each_role_would_take(study_file: Write, tmp_path: Path) -> None:

@@ -225,4 +225,5 @@ def fork_for_each(number: int) -> int:
             os._exit(0)
 
 
-serve(fork_for_each(int(sys.argv[1])))
+if __name__ == "__main__":
+    serve(fork_for_each(int(sys.argv[1])))
