@@ -59,9 +59,9 @@ OPTIONS = (
     ("-h, --help", "Show this message and exit."),
 )
 HELP = ("-h", "--help")
-#: What a shell that completes the command sets.
+#: The variable that a shell sets while it completes the command.
 COMPLETION = "_METAGEN_COMPLETE"
-#: What is said of a file that cannot be read, by the command whose first argument it is.
+#: The error of a file that cannot be read, by the command whose first argument it is.
 EXPERIMENT = "cannot read {path!r}: {reason}; give the path of an experiment file"
 POOL = "cannot read the pool {path!r}: {reason}; expected a JSONL file in UTF-8"
 UNREAD = {"run": EXPERIMENT, "study": EXPERIMENT, "serve": EXPERIMENT, "grade": POOL}

@@ -25,7 +25,7 @@ class Meter:
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
         #: Records that came from a cache.
         self.cached = 0
-        #: What is made of the samples when all are there.
+        #: Makes the answer of the samples when all are there.
         self.after = Phase(clock)
         self._began = clock()
         #: Moments of the recent past, each with the fresh and the other samples until then: the start, then every

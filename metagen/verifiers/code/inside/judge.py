@@ -2,7 +2,7 @@
 
 Joined with `values.py`, and with a start: `language.ALONE` or `server.py`. The tests' code is executed here,
 and the names that it does not define are asked of the candidate's process, through the process outside of both.
-What comes back are plain values, and references to objects that stay there; so nothing of the candidate's can
+Plain values come back, and references to objects that stay there; so nothing of the candidate's can
 patch a test, an operator or an expected value.
 """
 
