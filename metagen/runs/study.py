@@ -33,7 +33,7 @@ from metagen.strategies.base import Observe
 _LOG = logger(__name__)
 #: Roles with results of their own, beside those of the test.
 EXTRAS: tuple[Role, ...] = ("splitting", "temperature")
-#: The digest of the study, its runs and the code that read them.
+#: The file with the digest of the study, its runs and the code that read them.
 COLLECTED = "collected.json"
 
 

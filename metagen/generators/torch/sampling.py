@@ -40,7 +40,7 @@ NEAR = 1e-5
 COLD = 1e-6
 #: Tokens of a block, and the size from which a vocabulary is cut into blocks.
 BLOCK, LARGE = 256, 4096
-#: Rows up to which the start of a product by torch takes longer than the product.
+#: Rows up to which the calls of torch in a draw take longer than its arithmetic.
 FEW = 4
 #: Logits that a CPU takes through all stages at once: a few megabytes, which its caches hold.
 CACHED = 1 << 20

@@ -25,7 +25,7 @@ class Meter:
         self.total = self.done = self.fresh = self.problems = self.problems_total = self.failures = 0
         #: Records that came from a cache.
         self.cached = 0
-        #: Makes the answer of the samples when all are there.
+        #: The work behind the samples: curves, figures and the page.
         self.after = Phase(clock)
         self._began = clock()
         #: Moments of the recent past, each with the fresh and the other samples until then: the start, then every
