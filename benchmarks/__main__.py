@@ -1,6 +1,7 @@
 """`make bench`: run the measurements, print a table, write benchmarks/results/latest.json.
 
 Arguments choose modules by name: `make bench ARGS='scope'`. Rows of other modules, and of other machines, stay.
+`make bench ARGS=quick` is benchmarks/quick.py, the gate on speed.
 """
 
 from __future__ import annotations
@@ -87,4 +88,6 @@ def table(rows: list[Row]) -> Table:
     return result
 
 
+if sys.argv[1:2] == ["quick"]:
+    sys.exit(importlib.import_module("benchmarks.quick").main(sys.argv[2:]))
 main(sys.argv[1:])

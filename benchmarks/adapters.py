@@ -32,6 +32,7 @@ from metagen.generators.torch.sampling import adapt, draw
 ROWS, LENGTH = 64, 256
 #: Of an embedded model with pairs of bytes, and of one with a large vocabulary.
 SIZES = (512, 32_000)
+Adapt = Callable[[], torch.Tensor]
 #: What a row may have beside its temperature, each with the processor that is its equal.
 ONE: tuple[tuple[str, Callable[[float], float], Callable[[float], object]], ...] = (
     ("top_h", lambda x: 0.2 + 0.7 * x, TopHLogitsWarper),
@@ -49,10 +50,8 @@ def rows() -> Iterator[Row]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for size in SIZES:
-        logits = torch.randn(ROWS, size, generator=torch.Generator().manual_seed(size)) * 3
-        ids = np.random.default_rng(size).integers(0, min(size, 200), (ROWS, LENGTH))
         for what, (params, theirs) in {"truncation": cutting(), "penalties and bans": looking(size)}.items():
-            yield from both(what, size, logits, ids, params, theirs)
+            yield from both(what, size, params, theirs)
     yield from nucleus(SIZES[-1])
     torch.set_num_threads(threads)
 
@@ -70,13 +69,20 @@ def nucleus(size: int) -> Iterator[Row]:
 
 
 def both(
-    what: str,
-    size: int,
-    logits: torch.Tensor,
-    ids: np.ndarray[tuple[int, int], np.dtype[np.int64]],
-    params: list[SamplingParams],
-    theirs: list[LogitsProcessorList],
+    what: str, size: int, params: list[SamplingParams], theirs: list[LogitsProcessorList]
 ) -> Iterator[Row]:
+    together, one_by_one = sides(size, params, theirs)
+    assert torch.equal(together().isneginf(), one_by_one().isneginf()), what
+    ours, others = seconds(together), seconds(one_by_one)
+    how = f"{ROWS} rows, each with parameters of its own, {size} tokens, one thread"
+    yield Row(f"{what}, {size} tokens: processors row by row over metagen", others / ours, "×", how, "≥ 1")
+    yield Row(f"{what}, {size} tokens: adapters", 1e6 * ours / ROWS, "µs a row and token", how)
+
+
+def sides(size: int, params: list[SamplingParams], theirs: list[LogitsProcessorList]) -> tuple[Adapt, Adapt]:
+    """Logits of all rows under metagen's adapters, and under the processors of each row."""
+    logits = torch.randn(ROWS, size, generator=torch.Generator().manual_seed(size)) * 3
+    ids = np.random.default_rng(size).integers(0, min(size, 200), (ROWS, LENGTH))
     table = RowParams.of(params, [Words(banned=one.banned) for one in params])  # type: ignore[arg-type]  # ids only
     history = History.of(ids.tolist(), [8] * ROWS)
     given = torch.from_numpy(ids)
@@ -87,11 +93,7 @@ def both(
     def one_by_one() -> torch.Tensor:
         return torch.cat([each(given[i : i + 1], logits[i : i + 1]) for i, each in enumerate(theirs)])
 
-    assert torch.equal(together().isneginf(), one_by_one().isneginf()), what
-    ours, others = seconds(together), seconds(one_by_one)
-    how = f"{ROWS} rows, each with parameters of its own, {size} tokens, one thread"
-    yield Row(f"{what}, {size} tokens: processors row by row over metagen", others / ours, "×", how, "≥ 1")
-    yield Row(f"{what}, {size} tokens: adapters", 1e6 * ours / ROWS, "µs a row and token", how)
+    return together, one_by_one
 
 
 def cutting() -> tuple[list[SamplingParams], list[LogitsProcessorList]]:

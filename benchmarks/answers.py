@@ -28,16 +28,16 @@ Pairs = list[tuple[str, str]]
 
 def rows() -> Iterator[Row]:
     """Pairs of answer and reference a second, with no answer seen before, and as in a vote; math-verify between."""
-    model, math = _model(), _math()
-    typical = model + math
+    of_models, math = model(), math_500()
+    typical = of_models + math
     rng = random.Random(0)
     vote = [(rng.choice(math)[1], gold) for _, gold in math for _ in range(16)]
     others = rng.sample(typical, OTHERS)
     taken = {"new": [], "MATH": [], "vote": [], "other": [], "same": []}  # type: dict[str, list[float]]
     for _ in range(ROUNDS):
         for name, pairs in (("new", typical), ("MATH", math), ("vote", vote), ("same", others)):
-            taken[name].append(_rate(pairs, partial(_judge, MathRule())))
-        taken["other"].append(_rate(others, _verify))
+            taken[name].append(rate(pairs, partial(judge, MathRule())))
+        taken["other"].append(rate(others, verified))
     median = {name: statistics.median(rates) for name, rates in taken.items()}
     yield Row(
         "answer pairs per second, each seen for the first time",
@@ -68,13 +68,13 @@ def rows() -> Iterator[Row]:
     )
 
 
-def _model() -> Pairs:
+def model() -> Pairs:
     """What models answered to AIME problems, where an answer is found, and the reference."""
     found = [(find(row["tail"], pattern=None), row["gold"]) for row in _read("tails.jsonl")]
     return [(answer, gold) for answer, gold in found if answer is not None]
 
 
-def _math() -> Pairs:
+def math_500() -> Pairs:
     """What is in the box of each solution of MATH-500, and the reference of one of its neighbours or its own."""
     given = _read("math.jsonl")
     return [
@@ -86,21 +86,21 @@ def _read(name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
-def _rate(pairs: Pairs, judge: Callable[[Pairs], int]) -> float:
+def rate(pairs: Pairs, by: Callable[[Pairs], int]) -> float:
     verdict.cache_clear()
     attempt.cache_clear()
     start = time.perf_counter()
-    judge(pairs)
+    by(pairs)
     return len(pairs) / (time.perf_counter() - start)
 
 
-def _judge(rule: MathRule, pairs: Pairs) -> int:
+def judge(rule: MathRule, pairs: Pairs) -> int:
     answers = asyncio.run(rule.judge([answer for pair in pairs for answer in pair]))
     keys = [answer.key for answer in answers]
     return sum(a is not None and a == b for a, b in zip(keys[::2], keys[1::2], strict=True))
 
 
-def _verify(pairs: Pairs) -> int:
+def verified(pairs: Pairs) -> int:
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)

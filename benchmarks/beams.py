@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from benchmarks.engine import PROMPTS, _model
+from benchmarks.engine import PROMPTS, model
 from benchmarks.row import Row
 from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.torch import TorchEngine
-from metagen.sequence import Sequence
+from metagen.sequence import Prompt
+from metagen.sequence import Sequence as Text
 
 MODEL, WIDTH, TOKENS, TURNS = "tiny-0.5m", 4, 100, 5
 #: Prompts that transformers searches at once.
@@ -29,14 +30,14 @@ def rows() -> Iterator[Row]:
     with ProcessPoolExecutor(1, get_context("spawn")) as other:
 
         def generate(batch: int) -> Found:
-            return other.submit(_transformers, batch).result()
+            return other.submit(transformers, batch).result()
 
         first = {batch: generate(batch) for batch in BATCHES}
         best = min(first, key=lambda batch: first[batch][1])
         ours, theirs = [], []
         for turn in range(TURNS + 1):
             with TorchEngine(MODEL) as engine:
-                ours.append(asyncio.run(_search(engine)))
+                ours.append(asyncio.run(search(engine)))
             if turn:
                 theirs.append(generate(best))
     mine, yours = (len(PROMPTS) / statistics.median(s for _, s in runs) for runs in (ours[1:], theirs))
@@ -58,22 +59,22 @@ def rows() -> Iterator[Row]:
     yield Row("best texts of beam search that are those of transformers", alike, "share", how, "≥ 0.98")
 
 
-async def _search(engine: TorchEngine) -> Found:
+async def search(engine: TorchEngine, prompts: Sequence[Prompt] = PROMPTS) -> Found:
     params = SamplingParams(max_tokens=TOKENS, search=BeamSearch(WIDTH))
     began = time.perf_counter()
     answers = await asyncio.gather(
-        *(engine.generate(GenerateRequest(Sequence.of(p), (0,), params, TOKENS, ranks=(0,))) for p in PROMPTS)
+        *(engine.generate(GenerateRequest(Text.of(p), (0,), params, TOKENS, ranks=(0,))) for p in prompts)
     )
     return [a.samples[0].text for a in answers], time.perf_counter() - began
 
 
-def _transformers(batch: int) -> Found:
-    model, tokenizer = _model()
-    texts, found, end = [p.text or "" for p in PROMPTS], [], tokenizer.eos_token_id
+def transformers(batch: int, prompts: Sequence[Prompt] = PROMPTS) -> Found:
+    writer, tokenizer = model()
+    texts, found, end = [p.text or "" for p in prompts], [], tokenizer.eos_token_id
     began = time.perf_counter()
     for at in range(0, len(texts), batch):
         given = tokenizer(texts[at : at + batch], return_tensors="pt", padding=True)
-        made = model.generate(
+        made = writer.generate(
             **given, num_beams=WIDTH, do_sample=False, max_new_tokens=TOKENS, pad_token_id=end
         )
         found += tokenizer.batch_decode(made[:, given["input_ids"].shape[1] :], skip_special_tokens=True)

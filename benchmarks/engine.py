@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
@@ -23,7 +23,8 @@ from metagen.generators.models.sources import resolve
 from metagen.generators.torch import TorchEngine
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
-from metagen.sequence import Sequence
+from metagen.sequence import Prompt
+from metagen.sequence import Sequence as Text
 from metagen.tasks.arithmetic.task import ArithmeticTask
 
 #: Runs of each side by turns: what they differ in is less than what single runs differ in.
@@ -36,6 +37,7 @@ MODEL, PROBLEMS, SAMPLES, TOKENS = "tiny-0.5m", 64, 16, 200
 BATCHES = (32, 64, 128, 256, 512)
 #: Tokens that were generated, and the seconds that they took.
 Rate = tuple[int, float]
+Work = Callable[..., Coroutine[Any, Any, Rate]]
 PROMPTS = [p.prompt for p in ArithmeticTask("validation", per_level=11, limit=PROBLEMS).problems()]
 
 
@@ -46,15 +48,15 @@ def rows() -> Iterator[Row]:
     with ProcessPoolExecutor(1, get_context("spawn")) as other:
 
         def generate(batch: int) -> float:
-            return _rate(other.submit(_transformers, batch).result())
+            return rate(other.submit(transformers, batch).result())
 
         first = {batch: generate(batch) for batch in BATCHES}
         best = max(first, key=lambda batch: first[batch])
         rates: list[list[float]] = [[], [], []]
         for turn in range(TURNS + 1):
-            for found, work in zip(rates, (_sample, _through_the_stack), strict=False):
+            for found, work in zip(rates, (sample, through_the_stack), strict=False):
                 with TorchEngine(MODEL) as engine:
-                    found.append(_rate(asyncio.run(work(engine))))
+                    found.append(rate(asyncio.run(work(engine))))
             if turn % 2:
                 rates[2].append(generate(best))
     ours, stack, theirs = (
@@ -84,11 +86,11 @@ def rows() -> Iterator[Row]:
     )
 
 
-def _rate(done: Rate) -> float:
+def rate(done: Rate) -> float:
     return done[0] / done[1]
 
 
-async def _through_the_stack(engine: TorchEngine) -> Rate:
+async def through_the_stack(engine: TorchEngine, prompts: Sequence[Prompt] = PROMPTS) -> Rate:
     """The same work as calls of a generator under a budget, every sample durable before it is handed out.
 
     The journal's file is made before the clock starts, as the engine is.
@@ -100,42 +102,46 @@ async def _through_the_stack(engine: TorchEngine) -> Rate:
     ):
         account = Account(Budget(generated=10**9, calls=10**6), None, "benchmark")
         began = time.perf_counter()
-        scopes = [Scope.root(p.problem_id, journal=journal, account=account) for p in PROMPTS]
+        scopes = [Scope.root(p.problem_id, journal=journal, account=account) for p in prompts]
         await asyncio.gather(
             *(
-                generator.generate(Sequence(p), n=SAMPLES, scope=scope)
-                for p, scope in zip(PROMPTS, scopes, strict=True)
+                generator.generate(Text(p), n=SAMPLES, scope=scope)
+                for p, scope in zip(prompts, scopes, strict=True)
             )
         )
         return sum(scope.usage.generated or 0 for scope in scopes), time.perf_counter() - began
 
 
-async def _sample(engine: TorchEngine) -> Rate:
+async def sample(engine: TorchEngine, prompts: Sequence[Prompt] = PROMPTS) -> Rate:
     began = time.perf_counter()
     params = SamplingParams(max_tokens=TOKENS)
     requests = [
-        GenerateRequest(Sequence.of(p), tuple(range(i << 20, (i << 20) + SAMPLES)), params, TOKENS)
-        for i, p in enumerate(PROMPTS)
+        GenerateRequest(Text.of(p), tuple(range(i << 20, (i << 20) + SAMPLES)), params, TOKENS)
+        for i, p in enumerate(prompts)
     ]
     answers = await asyncio.gather(*(engine.generate(r) for r in requests))
     return sum(s.generated or 0 for a in answers for s in a.samples), time.perf_counter() - began
 
 
 @cache
-def _model() -> tuple[Any, Any]:
+def model() -> tuple[Any, Any]:
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(resolve(MODEL), dtype=torch.float32, trust_remote_code=False)
-    return model, AutoTokenizer.from_pretrained(resolve(MODEL), padding_side="left", trust_remote_code=False)
+    weights = AutoModelForCausalLM.from_pretrained(
+        resolve(MODEL), dtype=torch.float32, trust_remote_code=False
+    )
+    return weights, AutoTokenizer.from_pretrained(
+        resolve(MODEL), padding_side="left", trust_remote_code=False
+    )
 
 
-def _transformers(batch: int) -> Rate:
-    model, tokenizer = _model()
-    texts = [p.text or "" for p in PROMPTS for _ in range(SAMPLES)]
+def transformers(batch: int, prompts: Sequence[Prompt] = PROMPTS) -> Rate:
+    writer, tokenizer = model()
+    texts = [p.text or "" for p in prompts for _ in range(SAMPLES)]
     end, total = tokenizer.eos_token_id, 0
     began = time.perf_counter()
     for at in range(0, len(texts), batch):
         given = tokenizer(texts[at : at + batch], return_tensors="pt", padding=True)
-        made = model.generate(**given, do_sample=True, top_k=0, max_new_tokens=TOKENS, pad_token_id=end)
+        made = writer.generate(**given, do_sample=True, top_k=0, max_new_tokens=TOKENS, pad_token_id=end)
         new = made[:, given["input_ids"].shape[1] :]
         total += int(((new == end).cumsum(1) - (new == end).long() == 0).sum())
     return total, time.perf_counter() - began

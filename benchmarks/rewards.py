@@ -22,6 +22,7 @@ PROFILE = (
     "attention 14%, exponentials 10%, gathers and copies 21%; the matrix products of one text fill both cores too"
 )
 Pools = list[list[Sequence]]
+Score = Callable[[ProcessRewardModel, Pools], Awaitable[None]]
 #: Rows of one product, as many as a pass of texts that are scored together has.
 ROWS = 512
 MODEL, GENERATOR, PROBLEMS, SAMPLES = "tiny-prm", "tiny-0.5m", 16, 16
@@ -29,12 +30,12 @@ MODEL, GENERATOR, PROBLEMS, SAMPLES = "tiny-prm", "tiny-0.5m", 16, 16
 
 def rows() -> Iterator[Row]:
     """Candidates scored per second, by an engine that has scored others before: its tree holds nothing of them."""
-    others, pools = asyncio.run(_candidates())
+    others, pools = asyncio.run(candidates())
     how = (
         f"{MODEL}, {PROBLEMS} problems × {SAMPLES} samples of {GENERATOR}, median of {RUNS}; "
         "a new engine for each run, which scores as many candidates of other problems first"
     )
-    together, apart = _seconds(others, pools, _all_at_once), _seconds(others, pools, _one_by_one)
+    together, apart = _seconds(others, pools, all_at_once), _seconds(others, pools, one_by_one)
     total = PROBLEMS * SAMPLES
     yield Row("process rewards together, candidates per second", total / together, "1/s", how)
     yield Row("process rewards one by one, candidates per second", total / apart, "1/s", how)
@@ -48,7 +49,7 @@ def rows() -> Iterator[Row]:
     )
 
 
-async def _candidates() -> tuple[list[list[Sequence]], list[list[Sequence]]]:
+async def candidates() -> tuple[list[list[Sequence]], list[list[Sequence]]]:
     problems = list(ArithmeticTask("validation", per_level=6, limit=2 * PROBLEMS).problems())
     with TorchEngine(GENERATOR) as engine:
         generator = engine.generator(max_tokens=200)
@@ -61,29 +62,30 @@ async def _candidates() -> tuple[list[list[Sequence]], list[list[Sequence]]]:
     return pools[::2], pools[1::2]
 
 
-def _seconds(
-    others: Pools, pools: Pools, score: Callable[[ProcessRewardModel, Pools], Awaitable[None]]
-) -> float:
+def _seconds(others: Pools, pools: Pools, score: Score) -> float:
+    return statistics.median(taken(others, pools, score) for _ in range(RUNS))
+
+
+def taken(others: Pools, pools: Pools, score: Score) -> float:
+    """Seconds of a new engine for `pools`, which scores `others` before."""
+
     async def timed(model: ProcessRewardModel) -> float:
-        await _all_at_once(model, others)
+        await all_at_once(model, others)
         began = time.perf_counter()
         await score(model, pools)
         return time.perf_counter() - began
 
-    taken = []
-    for _ in range(RUNS):
-        with TorchEngine(MODEL) as engine:
-            taken.append(asyncio.run(timed(ProcessRewardModel(engine))))
-    return statistics.median(taken)
+    with TorchEngine(MODEL) as engine:
+        return asyncio.run(timed(ProcessRewardModel(engine)))
 
 
 def _products(others: Pools, pools: Pools) -> float:
     """Seconds that the matrices of the layers alone take for the tokens that are computed for `pools`."""
 
     async def tokens(engine: TorchEngine) -> int:
-        await _all_at_once(ProcessRewardModel(engine), others)
+        await all_at_once(ProcessRewardModel(engine), others)
         before = engine.stats.prefilled
-        await _all_at_once(ProcessRewardModel(engine), pools)
+        await all_at_once(ProcessRewardModel(engine), pools)
         return engine.stats.prefilled - before
 
     with TorchEngine(MODEL) as engine, torch.inference_mode():
@@ -98,11 +100,11 @@ def _products(others: Pools, pools: Pools) -> float:
     return once * computed / ROWS
 
 
-async def _all_at_once(model: ProcessRewardModel, pools: Pools) -> None:
+async def all_at_once(model: ProcessRewardModel, pools: Pools) -> None:
     await asyncio.gather(*(model.score(pool, scope=Scope.root(f"p{i}")) for i, pool in enumerate(pools)))
 
 
-async def _one_by_one(model: ProcessRewardModel, pools: Pools) -> None:
+async def one_by_one(model: ProcessRewardModel, pools: Pools) -> None:
     for i, pool in enumerate(pools):
         scope = Scope.root(f"p{i}")
         for sequence in pool:

@@ -25,15 +25,15 @@ SUITE = Suite(("assert f(2) == 4", "assert f(3) == 9"))
 def rows() -> Iterator[Row]:
     """Two cores are what the bounds are for."""
     cores = len(os.sched_getaffinity(0))
-    bare = RUNS / seconds(lambda: asyncio.run(_bare(2 * cores)), repeat=3)
+    plain = RUNS / seconds(lambda: asyncio.run(bare(2 * cores)), repeat=3)
     yield Row(
-        "bare interpreters per second", bare, "1/s", f"{RUNS} starts of python -I -S, {2 * cores} at once"
+        "bare interpreters per second", plain, "1/s", f"{RUNS} starts of python -I -S, {2 * cores} at once"
     )
     try:
         sandbox = Sandbox()
     except IsolationError:
         return
-    taken = seconds(lambda: asyncio.run(_executions(sandbox)), repeat=3)
+    taken = seconds(lambda: asyncio.run(executions(sandbox)), repeat=3)
     yield Row(
         "sandboxed executions per second",
         RUNS / taken,
@@ -43,7 +43,7 @@ def rows() -> Iterator[Row]:
         PROFILE,
     )
     yield Row(
-        "sandboxed executions per bare interpreter", RUNS / taken / bare, "", "of the same run", "≥ 0.6"
+        "sandboxed executions per bare interpreter", RUNS / taken / plain, "", "of the same run", "≥ 0.6"
     )
     taken = seconds(lambda: asyncio.run(_checks(sandbox)), repeat=3)
     yield Row(
@@ -54,7 +54,7 @@ def rows() -> Iterator[Row]:
     )
 
 
-async def _bare(at_once: int) -> None:
+async def bare(at_once: int) -> None:
     places = asyncio.Semaphore(at_once)
 
     async def one() -> None:
@@ -66,7 +66,7 @@ async def _bare(at_once: int) -> None:
     await asyncio.gather(*(one() for _ in range(RUNS)))
 
 
-async def _executions(sandbox: Sandbox) -> None:
+async def executions(sandbox: Sandbox) -> None:
     outcomes = await asyncio.gather(*(sandbox.evaluate(PROGRAM, ["f(3)"]) for _ in range(RUNS)))
     assert all(outcome.verdict == "finished" for outcome in outcomes)
 
