@@ -249,8 +249,10 @@ def _draw(
             markevery=marked, clip_on=False, gid=f"line-{number[line.label]}",
         )  # fmt: skip
         if len(panel.lines) > BANDS:
-            lows = [max(v, bottom) for v in low or ()] if frame.y_log else low
-            ends = replace(line, x=[min(v, right) for v in line.x], low=lows if low else None)
+            lows = line.low
+            if lows is not None and frame.y_log:
+                lows = [max(v, bottom) for v in lows]
+            ends = replace(line, x=[min(v, right) for v in line.x], low=lows)
             aside = 3.0 * (panel.lines.index(line) - (len(panel.lines) - 1) / 2)
             end_bar(axes, ends, colour, aside, gid=f"band-{number[line.label]}")
         elif low is not None and high is not None:

@@ -230,3 +230,20 @@ def test_panels_that_are_compared_have_equal_axes() -> None:
     beside = figures.curves({"p": [short], "q": [long]}, x="flops").axes
     for first, second in (by_itself, beside):
         assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("y_log", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("banded", [False, True])
+def test_lines_that_end_before_others_are_drawn_in_every_frame(
+    steps: bool, y_log: bool, count: int, banded: bool
+) -> None:
+    """A line of steps is held on to the end of the axis; its bar stands where it was measured last."""
+    xs, ys = [1e7, 1e8], [0.5, 0.2]
+    band = ([0.0, 0.1], [0.6, 0.3]) if banded else (None, None)
+    short = [Line(f"s{i}", xs, ys, *band) for i in range(count)]
+    panel = Panel([*short, Line("long", [1e7, 1e9], ys, *band)])
+    axes = panel_figure("p", {"p": panel}, Frame("FLOPs", "error", y_log=y_log, steps=steps)).axes[0]
+    ends = [one.get_xdata()[-1] for one in axes.lines if str(one.get_gid()).startswith("line-")]
+    assert ends == [max(axes.get_xlim()) if steps else 1e8] * count + [ends[-1]]

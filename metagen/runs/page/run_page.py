@@ -67,7 +67,7 @@ def write(
             candidates = False
             for number, problem in examiner.each():
                 tree = tree_of(number)
-                spending.add(number, tree)
+                spending.add(number, tree.leaves() if tree else ())
                 pieces.add(number, problem, tree)
                 passed.update(browser.matching_filters(problem))
                 candidates = candidates or any(pool.size > 1 for pool in problem.pools)

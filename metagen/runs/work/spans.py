@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from metagen.attempts import lost_attempts
 from metagen.cost import Usage
 from metagen.journal import Row, SQLiteJournal
 from metagen.runs.work.makers import Makers
-from metagen.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,48 +28,57 @@ class Span:
     physical: Usage
     children: tuple[Span, ...] = ()
 
+    def leaves(self) -> Iterator[Span]:
+        """Those of the tree, from the left."""
+        if self.count:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
 
-def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
-    """The trace of a problem with its leaves counted."""
-    graph = Trace.of(problem, rows).graph()
 
-    def span(node: str) -> Span:
-        data = graph.nodes[node]
-        paths: list[Span] = []
-        leaves: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-        for child in graph.successors(node):
-            below = graph.nodes[child]
-            if below["kind"] == "path":
-                paths.append(span(child))
-            else:
-                leaves.setdefault((below["kind"], below["row"].by, below["status"]), []).append(below)
-        counted = [
-            Span(
-                f"{kind}: {makers.name(by)}",
-                len(same),
-                status,
-                Usage.sum(one["usage"] for one in same),
-                Usage.sum(one["physical"] for one in same),
-            )
-            for (kind, by, status), same in leaves.items()
-        ]
-        return Span(
-            data["label"],
-            0,
-            "complete",
-            data.get("usage", Usage()),
-            data.get("physical", Usage()),
-            (*counted, *paths),
+#: The parts of a path.
+Place = tuple[str, ...]
+
+
+def leaves(rows: Iterable[Row], makers: Makers) -> Iterator[tuple[Place, Span]]:
+    """The leaves of a problem, each with its place, in the order of their first records."""
+    alike: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row.path, row.kind, row.by, row.status), []).append(row)
+    for (path, kind, by, status), same in alike.items():
+        usage, physical = Usage.sum(row.usage for row in same), Usage.sum(row.physical for row in same)
+        yield (
+            tuple(filter(None, path.split("/"))),
+            Span(f"{kind}: {makers.name(by)}", len(same), status, usage, physical),
         )
 
-    return span("")
+
+def tree(problem: str, rows: Iterable[Row], makers: Makers) -> Span:
+    """The leaves of a problem as a tree: those of a place first, then the places below it."""
+    children: dict[Place, dict[Place, None]] = {(): {}}
+    here: dict[Place, list[Span]] = {}
+    for place, leaf in leaves(rows, makers):
+        for depth in range(len(place)):
+            children.setdefault(place[:depth], {})[place[: depth + 1]] = None
+        here.setdefault(place, []).append(leaf)
+
+    def span(place: Place) -> Span:
+        below = (*here.get(place, ()), *map(span, children.get(place, ())))
+        usage, physical = Usage.sum(one.usage for one in below), Usage.sum(one.physical for one in below)
+        return Span(place[-1] if place else problem, 0, "complete", usage, physical, below)
+
+    return span(())
 
 
 def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> Iterator[Span | None]:
     """The tree of each problem, given by its id; None where nothing is recorded, as of samples that were read."""
     for problem in problems:
-        rows = [*journal.of_problem(problem), *lost_attempts(journal, problem)]
+        rows = _rows(journal, problem)
         yield tree(problem, rows, makers) if rows else None
+
+
+def _rows(journal: SQLiteJournal, problem: str) -> list[Row]:
+    return [*journal.of_problem(problem), *lost_attempts(journal, problem)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +102,23 @@ class Spender:
     token_shares: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-def parts(trees: Iterable[Span | None]) -> list[Spender]:
-    """Leaves of all trees by who made them: generators first, in order of appearance."""
+def parts(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> list[Spender]:
+    """Who spent on these problems: generators first, in order of appearance."""
     spending = Spending()
-    for number, tree in enumerate(trees):
-        spending.add(number, tree)
+    for number, problem in enumerate(problems):
+        spending.add(number, (leaf for _, leaf in leaves(_rows(journal, problem), makers)))
     return spending.parts
 
 
 class Spending:
-    """Adds up the leaves of trees, one tree after the other in any order. No tree is kept."""
+    """Adds up the leaves of problems, one problem after the other in any order. No leaf is kept."""
 
     def __init__(self) -> None:
         self._found: dict[str, _Spent] = {}
 
-    def add(self, number: int, tree: Span | None) -> None:
-        """The tree of the problem of this number."""
-        for place, leaf in enumerate(_leaves(tree) if tree else ()):
+    def add(self, number: int, leaves: Iterable[Span]) -> None:
+        """The leaves of the problem of this number."""
+        for place, leaf in enumerate(leaves):
             self._found.setdefault(leaf.label, _Spent()).add((number, place), leaf)
 
     @property
@@ -172,7 +179,3 @@ class _Spent:
 
 def _tokens(usage: Usage) -> tuple[int, int, int]:
     return usage.generated or 0, usage.prefilled or 0, usage.cached or 0
-
-
-def _leaves(span: Span) -> list[Span]:
-    return [span] if span.count else [leaf for child in span.children for leaf in _leaves(child)]

@@ -111,7 +111,7 @@ def read_spending(directory: RunDirectory) -> list[dict[str, Any]]:
         return []
     ids = read(directory.table("problems"), ["problem"])["problem"].to_pylist()
     with SQLiteJournal(directory.journal, read_only=True) as journal:
-        found = spans.parts(spans.trees(journal, ids, Makers.of_run(directory)))
+        found = spans.parts(journal, ids, Makers.of_run(directory))
     return [
         {
             "name": p.name, "what": p.what, "calls": p.records, "generated": p.usage.generated,
