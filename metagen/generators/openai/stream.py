@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 #: Calls of tools in one answer, at most.
 CALLS = 128
+#: Ends of lines in server-sent events. A text in JSON may hold others, such as U+2028.
+_LINES = re.compile(r"\r\n|\n|\r")
 
 
 def is_stream(content: bytes) -> bool:
@@ -23,7 +26,7 @@ def join_stream(content: bytes) -> dict[str, Any]:
     """
     answer: dict[str, Any] = {"choices": []}
     choices: dict[int, dict[str, Any]] = {}
-    for line in content.decode("utf-8").splitlines():
+    for line in _LINES.split(content.decode("utf-8")):
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if not data or data == "[DONE]":
             continue
@@ -61,12 +64,20 @@ def _text(line: bytes) -> str:
     """What one line of a stream adds to the text of the first choice."""
     try:
         chunk = json.loads(line.removeprefix(b"data:"))
-        return "".join(
-            str((choice.get("delta") or {}).get("content") or choice.get("text") or "")
+        said = [
+            (choice.get("delta") or {}).get("content") or choice.get("text") or ""
             for choice in chunk.get("choices") or ()
+        ]
+        return "".join(
+            str(part["text"]) for some in said for part in _as_parts(some) if part.get("type") == "text"
         )
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, KeyError, TypeError):
         return ""
+
+
+def _as_parts(content: str | list[Any]) -> list[Any]:
+    """A content as parts: Mistral sends thoughts as parts, and the answer behind them as text."""
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _add_calls(whole: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
@@ -90,6 +101,8 @@ def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:
             whole[name] = dict(value) if isinstance(value, dict) else value
         elif isinstance(old, dict) and isinstance(value, dict):
             _add(old, value)
+        elif name == "content" and {type(old), type(value)} == {str, list}:
+            whole[name] = _as_parts(old) + _as_parts(value)
         elif type(old) is type(value) and isinstance(value, str | list):
             whole[name] = old + value
         else:

@@ -16,6 +16,7 @@ from metagen.cost import Usage
 from metagen.errors import EngineError, PromptError, UnsupportedError
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.retries import Patience
+from metagen.generators.openai.stream import Following
 from metagen.journal import Row
 from metagen.sequence import Message, Prompt, Score, Sequence, Thought
 from metagen.strategies.reopen import reopen
@@ -229,6 +230,41 @@ def test_a_stream_of_details_and_of_several_choices() -> None:
 def test_a_stream_that_broke_off_is_no_answer(reply: Reply) -> None:
     with Server(always(reply)).open() as server, pytest.raises(EngineError, match="given up"):
         ask(server, stream=True)
+
+
+
+@pytest.mark.parametrize("break_", ["\u2028", "\u2029", "\x85"])
+def test_a_character_that_breaks_lines_in_texts_breaks_no_event(break_: str) -> None:
+    """JSON may hold them as they are, and vLLM sends them so."""
+    chunks = [delta(content=f"one{break_}"), delta("stop", content="two")]
+    body = "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\r\n\r\n" for chunk in chunks).encode()
+    reply = Reply(body=body, headers={"content-type": "text/event-stream"})
+    with Server(always(reply)).open() as server:
+        assert ask(server, stream=True)[0].text == f"one{break_}two"
+
+
+@pytest.mark.parametrize("answer_in_parts", [False, True])
+def test_a_stream_of_parts_is_the_same(answer_in_parts: bool) -> None:
+    """As Mistral sends thoughts; the answer behind them comes as text, or in parts."""
+
+    def say(text: str) -> Any:
+        return [{"type": "text", "text": text}] if answer_in_parts else text
+
+    thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": p}]} for p in (THOUGHT[:5], THOUGHT[5:])]
+    chunks = [
+        delta(role="assistant", content=""),
+        *(delta(content=[piece]) for piece in thinking),
+        *(delta(content=say(piece)) for piece in ("Answer", ": 4")),
+        delta("stop"),
+    ]
+    told: list[str] = []
+    with Server(always(stream(*chunks))).open() as server:
+        sequence, _ = ask(server, stream=True)
+        for chunk in stream(*chunks).body.splitlines():  # type: ignore[union-attr]
+            Following(told.append)(chunk + b"\n")
+    assert sequence.thought is not None
+    assert (sequence.text, sequence.thought.text) == ("Answer: 4", THOUGHT)
+    assert told == ["Answer", ": 4"]
 
 
 # -- records ------------------------------------------------------------------------------------------------
