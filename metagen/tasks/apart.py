@@ -52,7 +52,7 @@ class Apart:
                 pickle.dump((method, arguments), asked)
                 asked.flush()
                 said = pickle.load(answers)
-            except (EOFError, OSError):
+            except (EOFError, OSError, pickle.UnpicklingError):
                 raise PluginError(f"the process of {self._what} ended ({self._last()})") from None
         if isinstance(said, MetagenError):
             raise said
