@@ -53,11 +53,11 @@ class Message(_Shape):
 
 
 class TokenLogprob(_Shape):
-    """A token and its log-probability in nats."""
+    """A token and its log-probability in nats. bytes: None for a part of a character."""
 
     token: str
     logprob: float
-    bytes: list[int]
+    bytes: list[int] | None
     top_logprobs: list[Any]
 
 
