@@ -49,6 +49,10 @@ class UnsupportedError(InputError):
     """A part was asked for something that it declares it cannot do."""
 
 
+class SetupError(InputError):
+    """A server that an engine asks does not take its key, its account, its address or its name of the model."""
+
+
 class PluginError(InputError):
     """A part or a function that somebody gave metagen raised an error, or broke its contract.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from metagen.errors import BudgetExhausted, InputError, MetagenError, PromptError
+from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError, PromptError, SetupError
 
 #: Of an absolute path, all but the name at its end.
 _FOLDERS = re.compile(r"(?<![\w/:.])/(?:[\w.@+-]+/)+(?=[\w.@+-])")
+#: Of an engine's server.
+_ADDRESS = re.compile(r"https?://[^\s,;'\"]+")
 
 
 class ApiError(MetagenError):
@@ -52,15 +54,15 @@ def refuse(param: str, message: str) -> ApiError:
 def of_error(error: MetagenError, asks: str | None = None) -> ApiError:
     """What an error of a solve tells a client. asks: the field that holds the prompt.
 
-    Faults of the server's own stay in the log, and so do the folders of this machine.
+    Faults of the server's own stay in the log, and so do the folders of this machine and the addresses of engines.
     """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, BudgetExhausted):
         return ApiError(402, str(error), code="budget_exhausted")
-    if isinstance(error, InputError):
+    if isinstance(error, InputError) and not isinstance(error, PluginError | SetupError):
         param = asks if isinstance(error, PromptError) else None
-        return ApiError(400, _FOLDERS.sub("", str(error)), param=param, code=type(error).__name__)
-    return ApiError(
-        503, "the engine behind this model failed; the server's log says why", code=type(error).__name__
-    )
+        said = _FOLDERS.sub("", _ADDRESS.sub("its server", str(error)))
+        return ApiError(400, said, param=param, code=type(error).__name__)
+    what = "a part of this model" if isinstance(error, PluginError) else "the engine behind this model"
+    return ApiError(503, f"{what} failed; the server's log says why", code=type(error).__name__)

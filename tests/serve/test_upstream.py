@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,12 @@ import httpx
 import openai
 import pytest
 
+import metagen as mg
+from metagen.runs.declare.specs.serve import ServeSpec
+from metagen.serve.app import make_app
+from metagen.serve.models import Models
+from tests.generators.openai.serving import Reply, always
+from tests.generators.openai.serving import Server as Upstream
 from tests.serve.serving import FILE, QUESTION, Running, serving
 
 
@@ -62,3 +70,57 @@ def test_an_engine_that_is_down_is_said_in_the_form_of_the_api(tmp_path: Path) -
         stream = httpx.post(f"{running.url}/completions", json={**body, "stream": True}, timeout=60)
         assert stream.status_code == 503 and stream.json()["error"]["type"] == "service_unavailable"
         assert httpx.get(f"{running.host}/ready").status_code == 200
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 307])
+def test_a_fault_of_the_set_up_is_the_servers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """A client can mend neither a key nor an address, and is told of neither."""
+    monkeypatch.setenv("BEHIND_KEY", "secret-of-the-server")
+    reply = Reply(status=status, body={"error": {"message": "no"}})
+    with Upstream(always(reply)).open() as behind:
+        file = front(behind.url, patience={"attempts": 1}, api_key_env="BEHIND_KEY")
+        with serving(tmp_path, file) as running:
+            body = {"model": "through/one", "prompt": QUESTION}
+            for stream in (False, True):
+                got = httpx.post(f"{running.url}/completions", json={**body, "stream": stream}, timeout=60)
+                assert got.status_code == 503 and got.json()["error"]["type"] == "service_unavailable"
+                assert "127.0.0.1" not in got.text and "BEHIND_KEY" not in got.text
+
+
+def test_a_fault_of_a_plug_in_is_the_servers_own() -> None:
+    def fail(sequence: mg.Sequence) -> float:
+        raise RuntimeError("secret of the file")
+
+    async def ask(app: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://served/v1") as client:
+            return await client.post("/completions", json={"model": "best", "prompt": "?"})
+
+    with mg.EnumerableEngine(["a", "b", "end"], {(): [0.5, 0.5, 0.0]} | {(c,): [0.0, 0.0, 1.0] for c in "ab"}) as e:
+        best = mg.BestOfN(e.generator(), n=2, verifier=mg.FunctionVerifier(fail))
+        got = asyncio.run(ask(make_app(Models({"best": best}), ServeSpec())))
+    assert got.status_code == 503 and got.json()["error"]["code"] == "PluginError"
+    assert "secret" not in got.text
+
+
+def test_a_request_that_the_engine_refuses_is_the_clients(tmp_path: Path) -> None:
+    reply = Reply(status=400, body={"error": {"message": "top_p is too small"}})
+    with Upstream(always(reply)).open() as behind:
+        with serving(tmp_path, front(behind.url, patience={"attempts": 1})) as running:
+            body = {"model": "through/one", "prompt": QUESTION, "top_p": 0.01}
+            got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
+            assert got.status_code == 400 and "top_p is too small" in got.json()["error"]["message"]
+            assert "127.0.0.1" not in got.text
+
+
+def test_half_a_character_is_sent_as_its_escape(tmp_path: Path) -> None:
+    """A server may write one; UTF-8 has none."""
+    chunk = {"choices": [{"index": 0, "text": "so \ud83d", "finish_reason": "stop"}]}
+    body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+    with Upstream(always(Reply(body=body, headers={"content-type": "text/event-stream"}))).open() as behind:
+        with serving(tmp_path, front(behind.url, patience={"attempts": 1}, stream=True)) as running:
+            asked = {"model": "through/one", "prompt": QUESTION}
+            got = httpx.post(f"{running.url}/completions", json=asked, timeout=60)
+            assert got.status_code == 200 and got.json()["choices"][0]["text"] == "so \ud83d"

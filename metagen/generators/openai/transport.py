@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from metagen.attempts import UNTOLD, Attempt
-from metagen.errors import EngineError, InputError, MetagenError, install
+from metagen.errors import EngineError, InputError, MetagenError, SetupError, install
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
@@ -270,27 +270,27 @@ class Transport:
                 )
             return EngineError(f"{where}; given up {tried}: {remedy}")
         if status in (401, 403) and self._key.variable is None:
-            return InputError(
+            return SetupError(
                 f"{where}; no key was sent, since none is named for this address; put the server's key into an "
                 f"environment variable, and name that by api_key_env ({VARIABLE} goes elsewhere than to {HOSTED} only "
                 "where it is named)"
             )
         if status in (401, 403):
-            return InputError(
+            return SetupError(
                 f"{where}; the key in the environment variable {self._key.variable} was sent; set it to a key that "
                 "this server accepts for this model"
             )
         if status in BUSY:
-            return InputError(
+            return SetupError(
                 f"{where}; the account of the key has nothing left to spend: add to it, or name the key of another one "
                 "by api_key_env"
             )
         if status == HTTPStatus.NOT_FOUND:
-            return InputError(
+            return SetupError(
                 f"{where}; see whether base_url ends as the server's API does (often /v1), and model"
             )
         if status is not None and 300 <= status < 400:
-            return InputError(f"{where}; redirects are not followed: give the final address as base_url")
+            return SetupError(f"{where}; redirects are not followed: give the final address as base_url")
         return Refused(f"{where}; change the request, or the dialect, so that the server takes it")
 
 
