@@ -8,19 +8,19 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from metagen.events import Event
 from metagen.generators.continuation import BROKEN
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tool_calls import split_calls, tools_of
-from metagen.sequence import Sequence
+from metagen.runs.table.costs import SCORING
+from metagen.sequence import Sequence, TokenIds
 from metagen.serve.errors import ApiError
 from metagen.serve.solve import Job, Solution
 from metagen.serve.usage import usage_of
 from metagen.strategies.rewrite import generators_of
-from metagen.trace import Trace
 
 Kind = Literal["chat", "text"]
 #: Characters of a step that progress shows.
@@ -71,31 +71,36 @@ class Form:
                 yield self._chunk(jobs[0], place, {"role": "assistant", "content": ""})
             yield self._chunk(jobs[0], place, delta, **more)
 
-        async for one in tell(jobs, events, progress=progress and chat):
-            if isinstance(one, Said):
-                said += "" if one.thought else one.text
-                if chat or not one.thought:
-                    for chunk in say(base, {"reasoning_content" if one.thought else "content": one.text}):
-                        yield chunk
-                continue
-            solutions.append(one)
+        def end(one: Solution) -> Iterator[dict[str, Any]]:
             for i, sequence in enumerate(one.sequences):
                 content, calls = said_by(sequence, one.job)
                 logprobs = _logprobs(sequence, one.job, self.kind)
                 if (rest := content if i else content[len(said) :]) or logprobs is not None:
-                    for chunk in say(base + i, {"content": rest}, logprobs=logprobs):
-                        yield chunk
+                    yield from say(base + i, {"content": rest}, logprobs=logprobs)
                 if calls:
                     numbered = [{"index": number, **call} for number, call in enumerate(calls)]
-                    for chunk in say(base + i, {"tool_calls": numbered}):
-                        yield chunk
+                    yield from say(base + i, {"tool_calls": numbered})
                 finish = "tool_calls" if calls else finish_of(sequence)
                 *before, last = say(base + i, {}, finish=finish)
-                for chunk in before:
+                yield from before
+                ends = len(solutions) == len(jobs) and i == len(one.sequences) - 1
+                yield last | beside(solutions) if ends else last
+
+        async with aclosing(tell(jobs, events, progress=progress and chat)) as parts:
+            async for one in parts:
+                if isinstance(one, Solution):
+                    solutions.append(one)
+                    chunks = end(one)
+                elif chat or not one.thought:
+                    chunks = say(base, {"reasoning_content" if one.thought else "content": one.text})
+                else:
+                    chunks = iter(())
+                for chunk in chunks:
                     yield chunk
-                end = len(solutions) == len(jobs) and i == len(one.sequences) - 1
-                yield last | beside(solutions) if end else last
-            said, base = "", base + one.job.choices
+                if isinstance(one, Solution):
+                    said, base = "", base + one.job.choices
+                elif not one.thought:
+                    said += one.text
         if usage and (spent := self._usage(solutions)):
             kind = "chat.completion.chunk" if chat else "text_completion"
             yield self._head(kind, jobs[0]) | {"choices": []} | spent
@@ -147,8 +152,7 @@ class Form:
 def usage_over(solutions: Iterable[Solution]) -> dict[str, Any] | None:
     """The usage of several solutions together; None where it is not known."""
     found = list(solutions)
-    rows = [row for solution in found for row in solution.trace.rows]
-    return usage_of(Trace.of("", rows), [sequence for solution in found for sequence in solution.sequences])
+    return usage_of([one.trace for one in found], [sequence for one in found for sequence in one.sequences])
 
 
 def said_by(sequence: Sequence, job: Job) -> tuple[str, list[dict[str, Any]]]:
@@ -184,7 +188,7 @@ def _logprobs(sequence: Sequence, job: Job, kind: Kind) -> dict[str, Any] | None
     if not _wants_logprobs(job):
         return None
     kept = sequence.token_logprobs
-    spell = _spelling(generators_of(job.strategy))
+    spell = _spelling(generators_of(job.strategy), sequence.tokens)
     if kept is None or sequence.tokens is None or spell is None:
         return None
     texts = spell(sequence.tokens.ids)
@@ -201,11 +205,13 @@ def _logprobs(sequence: Sequence, job: Job, kind: Kind) -> dict[str, Any] | None
     return {"content": content, "refusal": None}
 
 
-def _spelling(generators: list[EngineGenerator]) -> Callable[[Iterable[int]], list[str]] | None:
-    """What writes tokens one by one; None where no engine can."""
+def _spelling(
+    generators: list[EngineGenerator], tokens: TokenIds | None
+) -> Callable[[Iterable[int]], list[str]] | None:
+    """What writes these tokens one by one; None where no engine with their tokenizer can."""
     for one in generators:
         decode = getattr(one.engine, "decode", None)
-        if decode is not None:
+        if decode is not None and tokens is not None and one.tokenizer_fingerprint == tokens.tokenizer:
             return lambda ids: [decode((token,)) for token in ids]
     return None
 
@@ -231,13 +237,7 @@ async def tell(
     async with aclosing(events):
         async for event in events:
             if isinstance(event, Solution):
-                if not event.sequences[0].text.startswith(said):
-                    # A server that was asked again wrote another text, and what is sent cannot be taken back.
-                    raise ApiError(
-                        503, "the model began another text than the one that was streamed; ask again, without stream",
-                        code="stream_differs",
-                    )  # fmt: skip
-                yield event
+                yield _behind(said, event)
                 if (following := next(left, None)) is None:
                     return
                 job, said, told = following, "", Progress(following)
@@ -248,6 +248,24 @@ async def tell(
                 yield Said(event.text, thought=True)
             elif progress and not said and (line := await told.line(event)):
                 yield Said(line, thought=True)
+
+
+def _behind(said: str, solution: Solution) -> Solution:
+    """The solution behind what was sent of it, which cannot be taken back: of a sample that a deadline has cut off, it
+    is the answer. ApiError for another text, as of a server that was asked again.
+    """
+    first = solution.sequences[0]
+    if first.text.startswith(said):
+        return solution
+    if solution.exhausted and said.startswith(first.text):
+        sent = replace(
+            Sequence.of(first.prompt).extend(said), thought=first.thought, exhausted=True, finish="length"
+        )
+        return replace(solution, sequences=(sent, *solution.sequences[1:]))
+    raise ApiError(
+        503, "the model began another text than the one that was streamed; ask again, without stream",
+        code="stream_differs",
+    )  # fmt: skip
 
 
 def _waits(job: Job) -> bool:
@@ -271,6 +289,8 @@ class Progress:
         """What an event is in words; None where it is nothing to tell."""
         if event.refused:
             return f"no room for this {event.kind}: the budget ends\n"
+        if event.kind == "sample" and SCORING in event.path.split("/"):
+            return f"a verifier writes: {_short(event.text or '')}\n"
         if event.kind == "sample" and event.finish is None:
             return f"step: {_short(event.text or '')}\n"
         if event.kind == "sample":

@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -137,6 +138,8 @@ class ResponseForm:
 
     def __init__(self, name: str) -> None:
         self._name, self._created = name, int(time.time())
+        #: Events so far.
+        self._number = 0
         self._id, self._message, self._thought = (
             f"{kind}_{secrets.token_hex(12)}" for kind in ("resp", "msg", "rs")
         )
@@ -163,7 +166,7 @@ class ResponseForm:
     def broken(self, error: ApiError) -> str:
         """An error in the middle of a stream."""
         told = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
-        return self.frame({**told, "sequence_number": 0})
+        return self.frame({**told, "sequence_number": self._number})
 
     async def stream(
         self,
@@ -174,12 +177,11 @@ class ResponseForm:
         progress: bool = True,
     ) -> AsyncGenerator[dict[str, Any]]:
         """The events of an answer: progress as a summary of reasoning, then the text."""
-        number, said, thought, begun = 0, "", "", False
+        said, thought, begun = "", "", False
 
         def event(kind: str, **of: Any) -> dict[str, Any]:
-            nonlocal number
-            number += 1
-            return {"type": kind, "sequence_number": number - 1, **of}
+            self._number += 1
+            return {"type": kind, "sequence_number": self._number - 1, **of}
 
         def open_response() -> Iterator[dict[str, Any]]:
             head = self._head("in_progress") | {"output": [], "usage": None, "incomplete_details": None}
@@ -224,18 +226,19 @@ class ResponseForm:
             )
             yield event(f"response.{response['status']}", response=response)
 
-        async for one in tell(jobs, events, progress=progress):
-            if not number:
-                for told in open_response():
+        async with aclosing(tell(jobs, events, progress=progress)) as parts:
+            async for one in parts:
+                if not self._number:
+                    for told in open_response():
+                        yield told
+                if isinstance(one, Solution):
+                    made = close(one)
+                elif not one.thought:
+                    made = write(one.text)
+                else:
+                    made = iter(()) if begun else think(one.text)
+                for told in made:
                     yield told
-            if isinstance(one, Solution):
-                parts = close(one)
-            elif not one.thought:
-                parts = write(one.text)
-            else:
-                parts = iter(()) if begun else think(one.text)
-            for told in parts:
-                yield told
 
     def _head(self, status: str) -> dict[str, Any]:
         return {

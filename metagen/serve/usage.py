@@ -5,45 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from metagen.attempts import Lost
 from metagen.cost import Usage
 from metagen.journal import Row
+from metagen.runs.table.costs import is_scoring
 from metagen.sequence import Sequence
 from metagen.trace import Trace
 
 
-def usage_of(trace: Trace, returned: Iterable[Sequence]) -> dict[str, Any] | None:
+def usage_of(traces: Iterable[Trace], returned: Iterable[Sequence]) -> dict[str, Any] | None:
     """The `usage` of an answer; None where a count is unknown that the API has no word for.
 
-    prompt_tokens: of all prompts of generators, each token once where samples share it; `cached_tokens` of these were
-    not computed now. completion_tokens: all that were generated, as a provider bills; `reasoning_tokens` of these are
-    not in what is returned: other candidates, and thoughts. Tokens of verifiers are told beside, and not in the sums.
+    traces: one for each prompt. prompt_tokens: of all prompts of generators, each token once where samples share it;
+    `cached_tokens` of these were not computed now. completion_tokens: all that were generated, as a provider bills;
+    `reasoning_tokens` of these are not in what is returned: other candidates, and thoughts. Tokens of verifiers are
+    told beside, and not in the sums.
     """
-    rows = trace.rows
-    written = Usage.sum(row.usage for row in rows if row.kind == "generate")
-    judged = Usage.sum(row.usage for row in rows if row.kind == "score")
-    metagen = {**_amounts(trace.usage), "physical": _amounts(trace.physical), "lost": trace.lost}
-    if written.prefilled is None or written.generated is None:
+    traces = list(traces)
+    drawn = [row for trace in traces for row in trace.rows if row.kind == "generate" and not is_scoring(row)]
+    judging = [row for trace in traces for row in trace.rows if is_scoring(row)]
+    cut = {is_scoring(row) for trace in traces for row in _cut_off(trace)}
+    written, whole = Usage.sum(row.usage for row in drawn), Usage.sum(trace.usage for trace in traces)
+    if written.prefilled is None or written.generated is None or False in cut:
         return None
-    real = Usage.sum(row.physical for row in rows if row.kind == "generate")
+    real = Usage.sum(row.physical for row in drawn)
     cached = None if real.prefilled is None else max(0, written.prefilled - real.prefilled)
-    shown = _tokens(returned, rows)
+    shown = _tokens(returned, drawn)
     details: dict[str, Any] = {
-        "candidates": sum(row.kind == "generate" and row.status != "refused" for row in rows),
-        "verifier_tokens": judged.tokens,
-        "flops": trace.usage.flops,
-        "money": trace.usage.money,
+        "candidates": sum(row.payload is not None for row in drawn),
+        "verifier_tokens": None if cut else Usage.sum(row.usage for row in judging).tokens,
+        "flops": None if cut else whole.flops,
+        "money": None if cut else whole.money,
     }
     if shown is not None:
         shown = min(shown, written.generated)
         details |= {"reasoning_tokens": written.generated - shown, "returned_tokens": shown}
+    physical = Usage.sum(trace.physical for trace in traces)
+    lost = sum(trace.lost for trace in traces)
     return {
         "prompt_tokens": written.prefilled,
         "completion_tokens": written.generated,
         "total_tokens": written.prefilled + written.generated,
         "prompt_tokens_details": {} if cached is None else {"cached_tokens": cached},
         "completion_tokens_details": details,
-        "metagen": metagen,
+        "metagen": {**_amounts(whole), "physical": _amounts(physical), "lost": lost},
     }
+
+
+def _cut_off(trace: Trace) -> list[Row]:
+    """What began and never ended, as under a deadline: what it took is in no usage."""
+
+    def name(row: Row) -> tuple[object, ...]:
+        return row.path, row.kind, row.by, row.content, row.index
+
+    ended = {name(row) for row in trace.rows if row.payload is not None}
+    return [row for row in trace.rows if isinstance(row, Lost) and name(row) not in ended]
 
 
 def _amounts(usage: Usage) -> dict[str, Any]:
@@ -59,11 +75,7 @@ def _tokens(returned: Iterable[Sequence], rows: Iterable[Row]) -> int | None:
 
     They are those of the ids that a sequence carries, with its end token, or of the one call that wrote its text.
     """
-    by_text = {
-        row.payload["text"]: row.usage.generated
-        for row in rows
-        if row.kind == "generate" and row.payload is not None
-    }
+    by_text = {row.payload["text"]: row.usage.generated for row in rows if row.payload is not None}
     total = 0
     for sequence in returned:
         if sequence.text in by_text:

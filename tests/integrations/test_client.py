@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,11 @@ import pytest
 import yaml
 
 import metagen as mg
+from metagen.integrations.local import Local
+from metagen.integrations.shapes import ChatLogprobs
+from metagen.serve import answers
 from metagen.serve.errors import ApiError
+from metagen.serve.responses import ResponseForm
 from tests.serve.serving import FILE, QUESTION
 
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -73,6 +77,38 @@ def test_who_leaves_a_stream_ends_the_work(engine: mg.TorchEngine) -> None:
     assert mg.client(mg.Sample(engine.generator(max_tokens=5))).completions.create(prompt=QUESTION).choices
 
 
+def slow() -> mg.EnumerableEngine:
+    """Writes many letters, one in 20 ms."""
+    return mg.EnumerableEngine(["a", "end"], lambda prompt, done: [1.0, 0.0], name="a", delay=0.02)
+
+
+def test_a_deadline_within_a_streamed_text_ends_it() -> None:
+    """What was sent cannot be taken back: it stays, cut by a limit."""
+    body: dict[str, Any] = {"prompt": "?", "extra_body": {"metagen": {"budget": {"seconds": 0.5}}}}
+    with slow() as engine:
+        client = mg.client(mg.Sample(engine.generator(max_tokens=1000)))
+        chunks = list(client.completions.create(**body, stream=True))
+    assert len("".join(c.text for chunk in chunks for c in chunk.choices)) > 1
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert chunks[-1].metagen is not None and chunks[-1].metagen["exhausted"]
+
+
+def test_a_response_that_a_deadline_ended_holds_what_was_streamed() -> None:
+    async def main(local: Local) -> list[Any]:
+        options = {"budget": {"seconds": 0.5}}
+        _, jobs = local.jobs("chat", {"messages": ASKED, "stream": True, "metagen": options})
+        service = local.service
+        events = service.follow(jobs, service.limit(jobs))
+        return [event async for event in ResponseForm("a").stream(jobs, events)]
+
+    with slow() as engine:
+        found = asyncio.run(main(Local(mg.Sample(engine.generator(max_tokens=1000)))))
+    deltas = [event["delta"] for event in found if event["type"] == "response.output_text.delta"]
+    last = found[-1]["response"]
+    assert found[-1]["type"] == "response.incomplete" and last["metagen"]["exhausted"]
+    assert "".join(deltas) == last["output"][-1]["content"][0]["text"] != ""
+
+
 def test_awaited_answers_are_the_same(vote: mg.MajorityVote) -> None:
     async def main() -> tuple[Any, str, list[Any]]:
         client = mg.aclient({"vote": vote})
@@ -113,6 +149,54 @@ def test_logprobs_have_attributes(vote: mg.MajorityVote) -> None:
     assert "".join(one.token for one in choice.logprobs.content) == choice.message.content
     text = client.completions.create(prompt=QUESTION, seed=2, logprobs=1).choices[0]
     assert text.logprobs is not None and "".join(text.logprobs.tokens) == text.text
+
+
+def test_tokens_are_spelled_by_the_tokenizer_that_drew_them() -> None:
+    @mg.part
+    class Second(mg.Strategy):
+        first: mg.Generator
+        second: mg.Generator
+
+        async def run(self, prefix: mg.Sequence, until: Any, scope: mg.Scope) -> mg.Sequence:
+            (found,) = await self.second.generate(prefix, until=until, scope=scope.child("second"))
+            return found
+
+    one = mg.EnumerableEngine(["a", "b", "end"], {(): [1.0, 0.0, 0.0], ("a",): [0.0, 0.0, 1.0]})
+    other = mg.EnumerableEngine(["x", "y", "end"], {(): [0.0, 1.0, 0.0], ("y",): [0.0, 0.0, 1.0]})
+    with one, other:
+        client = mg.client(Second(first=one.generator(), second=other.generator()))
+        (choice,) = client.completions.create(prompt="?", logprobs=1).choices
+        assert choice.logprobs is not None
+        assert (choice.text, choice.logprobs.tokens) == ("y", ["y"])
+
+
+def test_a_part_of_a_character_has_no_bytes() -> None:
+    token = {"token": "\ufffd", "logprob": -1.0, "bytes": None, "top_logprobs": []}
+    assert ChatLogprobs.model_validate({"content": [token]}).content
+
+
+def test_a_stream_that_is_left_has_ended_its_work_when_it_is_closed(engine: mg.TorchEngine) -> None:
+    """Not some time later: its place belongs to somebody else then."""
+    ended: list[str] = []
+
+    async def main() -> None:
+        local = Local(mg.Sample(engine.generator(max_tokens=900, ignore_eos=True)))
+        asked, jobs = local.jobs("chat", {"messages": ASKED, "stream": True})
+
+        async def follow() -> AsyncGenerator[Any]:
+            try:
+                async for event in local.service.follow(jobs, None):
+                    yield event
+            finally:
+                ended.append("work")
+
+        parts = answers.Form("chat", asked.model).stream(jobs, follow())
+        await anext(parts), await anext(parts)
+        await parts.aclose()
+        ended.append("stream")
+
+    asyncio.run(main())
+    assert ended == ["work", "stream"]
 
 
 def test_own_sampling_answers_whatever_is_sent(vote: mg.MajorityVote) -> None:

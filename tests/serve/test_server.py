@@ -316,6 +316,58 @@ def test_a_completion_streams(client: openai.OpenAI) -> None:
     assert "".join(c.choices[0].text for c in chunks if c.choices) == whole.choices[0].text
 
 
+def test_tokens_that_a_deadline_cut_off_are_not_told_as_none(tmp_path: Path) -> None:
+    """Nobody knows how many there were: the answer has no usage, as where any count is unknown."""
+    with slow(tmp_path) as running:
+        body = {"model": "small/one", "messages": ASKED, "metagen": {"budget": {"seconds": 0.4}}}
+        got = httpx.post(f"{running.url}/chat/completions", json=body, timeout=60).json()
+        assert got["metagen"]["exhausted"] and "usage" not in got
+
+
+def test_errors_of_a_stream_go_on_with_its_numbers(served: Running) -> None:
+    options = {"budget": 100, "exhausted": "error"}
+    body = {"model": "vote", "input": QUESTION, "stream": True, "metagen": options}
+    with httpx.stream("POST", f"{served.url}/responses", json=body, timeout=60) as stream:
+        events = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: ")]
+    assert events[-1]["type"] == "error"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+
+
+def test_a_written_verdict_is_no_candidate(tmp_path: Path) -> None:
+    """A judge that writes is a verifier all the same: its tokens are its own."""
+    judge = {
+        "kind": "judge",
+        "engine": "small",
+        "by": "samples",
+        "samples": 2,
+        "max_tokens": 5,
+        "chat": False,
+    }
+    weighted = {"kind": "weighted", "verifier": "words"}
+    file = {**FILE, "verifiers": {"words": judge}, "strategies": {"weighted": weighted}, "serve": {}}
+    with serving(tmp_path, file) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        usage = ask(client, "small/weighted@4", seed=1).usage
+        details = usage.completion_tokens_details
+        assert details.candidates == 4 and details.verifier_tokens > 0
+        prompt = ask(client, "small/weighted@4", seed=1, n=1).usage.prompt_tokens
+        judged = details.verifier_tokens
+        assert usage.total_tokens + judged == usage.metagen["prefilled"] + usage.metagen["generated"]
+        assert prompt < judged
+        lines = parts(ask(client, "small/weighted@4", seed=1, stream=True), "reasoning_content")
+        assert sum(line.startswith("sample ") for line in lines) == 4
+
+
+def test_equal_prompts_are_computed_each(client: openai.OpenAI) -> None:
+    def physical(prompt: Any) -> int:
+        found = client.completions.create(model="small/one", prompt=prompt, seed=1).usage
+        assert found is not None
+        account = found.metagen  # type: ignore[attr-defined]
+        return int(account["physical"]["generated"]) - int(account["generated"])
+
+    assert physical(QUESTION) == physical([QUESTION, QUESTION]) == 0
+
+
 # -- the newer form ------------------------------------------------------------------------------------
 
 

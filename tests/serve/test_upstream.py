@@ -98,7 +98,9 @@ def test_a_fault_of_a_plug_in_is_the_servers_own() -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://served/v1") as client:
             return await client.post("/completions", json={"model": "best", "prompt": "?"})
 
-    with mg.EnumerableEngine(["a", "b", "end"], {(): [0.5, 0.5, 0.0]} | {(c,): [0.0, 0.0, 1.0] for c in "ab"}) as e:
+    with mg.EnumerableEngine(
+        ["a", "b", "end"], {(): [0.5, 0.5, 0.0]} | {(c,): [0.0, 0.0, 1.0] for c in "ab"}
+    ) as e:
         best = mg.BestOfN(e.generator(), n=2, verifier=mg.FunctionVerifier(fail))
         got = asyncio.run(ask(make_app(Models({"best": best}), ServeSpec())))
     assert got.status_code == 503 and got.json()["error"]["code"] == "PluginError"
@@ -107,20 +109,25 @@ def test_a_fault_of_a_plug_in_is_the_servers_own() -> None:
 
 def test_a_request_that_the_engine_refuses_is_the_clients(tmp_path: Path) -> None:
     reply = Reply(status=400, body={"error": {"message": "top_p is too small"}})
-    with Upstream(always(reply)).open() as behind:
-        with serving(tmp_path, front(behind.url, patience={"attempts": 1})) as running:
-            body = {"model": "through/one", "prompt": QUESTION, "top_p": 0.01}
-            got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
-            assert got.status_code == 400 and "top_p is too small" in got.json()["error"]["message"]
-            assert "127.0.0.1" not in got.text
+    with (
+        Upstream(always(reply)).open() as behind,
+        serving(tmp_path, front(behind.url, patience={"attempts": 1})) as running,
+    ):
+        body = {"model": "through/one", "prompt": QUESTION, "top_p": 0.01}
+        got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
+        assert got.status_code == 400 and "top_p is too small" in got.json()["error"]["message"]
+        assert "127.0.0.1" not in got.text
 
 
 def test_half_a_character_is_sent_as_its_escape(tmp_path: Path) -> None:
     """A server may write one; UTF-8 has none."""
     chunk = {"choices": [{"index": 0, "text": "so \ud83d", "finish_reason": "stop"}]}
     body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
-    with Upstream(always(Reply(body=body, headers={"content-type": "text/event-stream"}))).open() as behind:
-        with serving(tmp_path, front(behind.url, patience={"attempts": 1}, stream=True)) as running:
-            asked = {"model": "through/one", "prompt": QUESTION}
-            got = httpx.post(f"{running.url}/completions", json=asked, timeout=60)
-            assert got.status_code == 200 and got.json()["choices"][0]["text"] == "so \ud83d"
+    reply = Reply(body=body, headers={"content-type": "text/event-stream"})
+    with (
+        Upstream(always(reply)).open() as behind,
+        serving(tmp_path, front(behind.url, patience={"attempts": 1}, stream=True)) as running,
+    ):
+        asked = {"model": "through/one", "prompt": QUESTION}
+        got = httpx.post(f"{running.url}/completions", json=asked, timeout=60)
+        assert got.status_code == 200 and got.json()["choices"][0]["text"] == "so \ud83d"

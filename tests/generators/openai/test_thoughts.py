@@ -232,7 +232,6 @@ def test_a_stream_that_broke_off_is_no_answer(reply: Reply) -> None:
         ask(server, stream=True)
 
 
-
 @pytest.mark.parametrize("break_", ["\u2028", "\u2029", "\x85"])
 def test_a_character_that_breaks_lines_in_texts_breaks_no_event(break_: str) -> None:
     """JSON may hold them as they are, and vLLM sends them so."""
@@ -250,7 +249,9 @@ def test_a_stream_of_parts_is_the_same(answer_in_parts: bool) -> None:
     def say(text: str) -> Any:
         return [{"type": "text", "text": text}] if answer_in_parts else text
 
-    thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": p}]} for p in (THOUGHT[:5], THOUGHT[5:])]
+    thinking = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": p}]} for p in (THOUGHT[:5], THOUGHT[5:])
+    ]
     chunks = [
         delta(role="assistant", content=""),
         *(delta(content=[piece]) for piece in thinking),
