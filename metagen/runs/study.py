@@ -95,6 +95,8 @@ def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None
     parts = tuple(plan.parts(study, tune.frozen(study, tune.read(directory, study))))
     made_of = collect.digest_inputs(directory, study, parts)
     result = collect.of_study(directory, study, phase)
+    # Until the new results are there, nothing says what those in the files are made of.
+    (directory.root / COLLECTED).unlink(missing_ok=True)
     for part in parts:
         if part.role in EXTRAS:
             run = directory.role(part.role)

@@ -16,7 +16,7 @@ from metagen.runs.curves import collect, tune
 from metagen.runs.curves.study import Curve, Source, StudyResult, Tuned
 from metagen.runs.declare import plan
 from metagen.runs.declare import study_schema as schema
-from metagen.runs.directory import StudyDirectory, find
+from metagen.runs.directory import RunDirectory, StudyDirectory, find
 from metagen.runs.page import study_report as report
 from metagen.runs.questions import difficulty
 from metagen.runs.table.tables import read
@@ -386,3 +386,22 @@ def test_results_are_collected_again_only_where_something_changed(
     monkeypatch.setattr(metagen, "__version__", "0.0.0")
     report.again(directory)
     assert collected == ["again"] * 2
+
+
+def test_results_that_were_half_saved_are_collected_again(
+    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill between the results and the digest of what they are made of, and then the file as it was before."""
+    file, root = study_file(), tmp_path / "study"
+    first, write = play(file, root), RunDirectory.write
+
+    def stop(self: RunDirectory, name: str, text: str) -> None:
+        if name == studies.COLLECTED:
+            raise KeyboardInterrupt
+        write(self, name, text)
+
+    monkeypatch.setattr(RunDirectory, "write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        play(file, root, "study.budgets={samples: [4]}")
+    monkeypatch.undo()
+    assert play(file, root).budgets == first.budgets
