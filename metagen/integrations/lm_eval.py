@@ -100,7 +100,12 @@ class MetagenLM(LM):
             self.cache_hook.add_partial("generate_until", request.args, text)
             return text
 
-        return list(await asyncio.gather(*map(one, requests)))
+        tasks = [asyncio.ensure_future(one(request)) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()  # where one has failed, nobody waits for the others
 
     def loglikelihood(self, requests: list[Instance]) -> NoReturn:
         raise UnsupportedError(

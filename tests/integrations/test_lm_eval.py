@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import yaml
 
 import metagen as mg
-from metagen.errors import InputError, MetagenError, UnsupportedError
+from metagen.errors import InputError, MetagenError, PluginError, UnsupportedError
 from tests.integrations.problems import ASKED, SEED, accuracy, is_right, skip_without, voting, write
 from tests.serve.clients.process import environment
 
@@ -69,6 +71,31 @@ def test_a_vote_refuses_greedy_samples_and_a_greedy_strategy_does_not(tmp_path: 
     assert 0 < run(tmp_path, MetagenLM(file=write(tmp_path), model="greedy")) <= 1
     with pytest.raises(InputError, match="file is missing"):
         MetagenLM(model="greedy")
+
+
+def test_a_text_that_fails_ends_the_others(tmp_path: Path) -> None:
+    """Nobody waits for them any more, and each of them may cost money."""
+    asked: list[str] = []
+
+    async def write_or_fail(prefix: mg.Sequence, seed: int, index: int) -> str:
+        prompt = prefix.prompt.text or ""
+        asked.append(prompt)
+        if prompt == "bad":
+            raise RuntimeError("no")
+        await asyncio.sleep(0.2)
+        return prompt
+
+    model = MetagenLM(file=mg.Sample(mg.FunctionGenerator(write_or_fail)), own_sampling=True, concurrency=2)
+    texts = ["bad", *(f"good {i}" for i in range(8))]
+    requests = [
+        Instance("generate_until", doc={}, arguments=(text, {"until": []}), idx=i)
+        for i, text in enumerate(texts)
+    ]
+    with pytest.raises(PluginError, match="no"):
+        model.generate_until(requests)
+    begun = len(asked)
+    time.sleep(1)
+    assert len(asked) == begun
 
 
 def test_a_chat_is_asked_by_turns(tmp_path: Path) -> None:
