@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -150,19 +150,89 @@ def test_a_cache_that_cannot_be_written_is_no_error(
     assert build.state()[0] == "none"
 
 
-@pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_a_library_that_others_may_write_is_not_loaded(
-    fresh: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
-    compiler('echo made > "$out"')
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A process that has loaded nothing, and looks each time. What it loads is a name."""
     monkeypatch.setattr(build, "_loaded", None)
     monkeypatch.setattr(build, "LOOK", 0.0)
     monkeypatch.setattr(build, "_load", lambda file: f"loaded {file.name}")
+    build._warn.cache_clear()
+    yield
+    build._broken.clear()
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_a_library_that_others_may_write_is_not_loaded(
+    fresh: Path, compiler: Callable[[str], None], loading: None, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiler('echo made > "$out"')
     assert build.build() is None
     build.library().parent.chmod(mode)
     assert build.extension() is None
+    assert build.state() == ("failed", f"others may write {fresh}/compiled; run chmod go-w {fresh}/compiled")
     build.library().parent.chmod(0o755)
     build.library().chmod(mode)
     assert build.extension() is None
+    assert build.extension() is None
+    told = [record.reason for record in caplog.records]  # type: ignore[attr-defined]  # it is a field of ours
+    assert told == [
+        f"others may write {file}; run chmod go-w {file}" for file in (fresh / "compiled", build.library())
+    ]
     build.library().chmod(0o755)
     assert build.extension() == f"loaded {build.library().name}"
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o000, 0o077])
+@pytest.mark.parametrize("how", ["begin", "build"])
+def test_a_build_is_loaded_whatever_the_umask(
+    fresh: Path, compiler: Callable[[str], None], loading: None, umask: int, how: str
+) -> None:
+    """A linker lets everybody write whom the umask lets; many systems let the user's group."""
+    compiler('echo made > "$out"; chmod $(printf %o $((0777 & ~0$(umask)))) "$out"')
+    before = os.umask(umask)
+    try:
+        getattr(build, how)()
+        until(lambda: build.state()[0] != "building")
+    finally:
+        os.umask(before)
+    assert build.state() == ("ready", str(build.library()))
+    assert build.extension() == f"loaded {build.library().name}"
+    assert not build.library().stat().st_mode & umask
+
+
+def test_a_library_that_cannot_be_loaded_is_tried_once(
+    fresh: Path,
+    compiler: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    load, tried = build._load, []
+    monkeypatch.setattr(build, "_loaded", None)
+    monkeypatch.setattr(build, "LOOK", 0.0)
+    monkeypatch.setattr(build, "_load", lambda file: tried.append(file) or load(file))  # type: ignore[func-returns-value]
+    compiler('echo made > "$out"')
+    assert build.build() is None
+    assert [build.extension() for _ in range(3)] == [None] * 3
+    assert tried == [build.library()]
+    assert len(caplog.records) == 1
+    state, told = build.state()
+    assert state == "failed"
+    assert told.startswith(f"{build.library()} cannot be loaded: ")
+
+
+def test_a_cache_that_may_not_be_looked_at_is_no_error(fresh: Path) -> None:
+    """As of another user, whose home stays in the environment."""
+    line = (
+        "import os; from metagen.generators.compiled import build; build.library(); build._missing = lambda: None\n"
+        "if os.getuid() == 0: os.setresuid(65534, 65534, 65534)\n"
+        "build.begin(); print(build.extension(), build.state()[0], build.build())"
+    )
+    (fresh / "closed").mkdir(mode=0o000)
+    environment = {**os.environ, "METAGEN_CACHE": str(fresh / "closed" / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", line], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        f"None none {fresh}/closed/cache/compiled cannot be written (Permission denied)"
+    )

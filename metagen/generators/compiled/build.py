@@ -39,6 +39,8 @@ _HERE = Path(__file__).parent
 _loading = threading.Lock()
 _loaded: Any = None
 _looked = -LOOK
+#: Libraries that cannot be loaded, and what the loader said of each.
+_broken: dict[Path, str] = {}
 
 
 def setting() -> str:
@@ -57,8 +59,11 @@ def extension() -> Any | None:
     with _loading:  # a module that is loaded twice registers its classes twice, which is an error
         if _loaded is None and time.monotonic() >= _looked + LOOK:
             _looked = time.monotonic()
-            if (file := library()).exists() and _is_ours(file):
-                _loaded = _load(file)
+            if _exists(file := library()) and file not in _broken:
+                if exposed := _exposed(file):
+                    _warn("compiled steps are not loaded", exposed)
+                else:
+                    _loaded = _load(file)
         return _loaded
 
 
@@ -69,7 +74,7 @@ def begin() -> None:
     of one core at most.
     """
     file = library()
-    if setting() != "auto" or file.exists() or _failure(file).exists() or not (command := _command(file)):
+    if setting() != "auto" or _exists(file) or _exists(_failure(file)) or not (command := _command(file)):
         return
     if not _claim(file):
         return
@@ -84,22 +89,26 @@ def begin() -> None:
 def build() -> str | None:
     """Compile now, and wait for it. Why it did not work; None if it did."""
     file = library()
-    if file.exists():
+    if _exists(file):
         return None
     if not (command := _command(file)):
         return _missing()
-    _failure(file).unlink(missing_ok=True)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _make_directory(file)
+        _failure(file).unlink(missing_ok=True)
+    except OSError as error:
+        return f"{file.parent} cannot be written ({error.strerror}); set METAGEN_CACHE to a directory of your own"
     subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
-    return None if file.exists() else _reason(file)
+    return None if _exists(file) else _reason(file)
 
 
 def state() -> tuple[Literal["ready", "building", "failed", "none"], str]:
     """Where things stand, with the file of it, or why there is none."""
     file = library()
-    if file.exists():
-        return "ready", str(file)
-    if _failure(file).exists():
+    if _exists(file):
+        reason = _exposed(file) or _broken.get(file)
+        return ("failed", reason) if reason else ("ready", str(file))
+    if _exists(_failure(file)):
         return "failed", _reason(file)
     if _is_claimed(file):
         return "building", str(file)
@@ -135,6 +144,19 @@ def library() -> Path:
     return cache_directory() / "compiled" / f"{_key()}.so"
 
 
+def _exists(file: Path) -> bool:
+    """Whether it is there, as far as this user may look."""
+    try:
+        return file.exists()
+    except OSError:
+        return False
+
+
+def _make_directory(file: Path) -> None:
+    """The directory of a library, for this user alone to write, whatever the umask."""
+    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+
 def _failure(file: Path) -> Path:
     return file.with_suffix(".failed")
 
@@ -163,7 +185,7 @@ def _missing() -> str | None:
         return (
             "there is no C++ compiler; install g++ (Debian: apt-get install g++) for faster steps on the CPU"
         )
-    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+    if not _exists(Path(sysconfig.get_paths()["include"]) / "Python.h"):
         return "Python's headers are missing; install python3-dev for faster steps on the CPU"
     return None
 
@@ -189,8 +211,10 @@ def _command(file: Path) -> str | None:
         shlex.join(command), *(shlex.quote(str(path)) for path in (unfinished, file, said, claim))
     )  # fmt: skip
     failed = shlex.quote(str(_failure(file)))
+    # A library that a group may write is not loaded.
     return (
-        f"{line} >/dev/null 2>{log} && mv {new} {old} && rm -f {log} || mv {log} {failed}; rm -f {new} {mine}"
+        f"umask go-w; {line} >/dev/null 2>{log} && mv {new} {old} && rm -f {log} || mv {log} {failed}; "
+        f"rm -f {new} {mine}"
     )
 
 
@@ -198,7 +222,7 @@ def _claim(file: Path) -> bool:
     """Whether the build is this process's to do."""
     claim = file.with_suffix(".claim")
     try:
-        claim.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _make_directory(file)
         if not _is_claimed(file):
             claim.unlink(missing_ok=True)
         claim.touch(exist_ok=False)
@@ -217,14 +241,24 @@ def _is_claimed(file: Path) -> bool:
         return False
 
 
-def _is_ours(file: Path) -> bool:
-    """Whether nobody but this user, or root, can have written a library, which is code that runs."""
+def _exposed(file: Path) -> str | None:
+    """Why a library, which is code that runs, is not to be trusted: another user can have written it. None if it is."""
     for path in (file, file.parent):
-        state = path.stat()
-        if state.st_uid not in (os.getuid(), 0) or state.st_mode & 0o022:
-            _LOG.warning("compiled steps that others may write are not loaded", extra={"path": str(path)})
-            return False
-    return True
+        try:
+            state = path.stat()
+        except OSError as error:
+            return f"{path} cannot be looked at ({error.strerror})"
+        if state.st_uid not in (os.getuid(), 0):
+            return f"{path} belongs to user {state.st_uid}; set METAGEN_CACHE to a directory of your own"
+        if state.st_mode & 0o022:
+            return f"others may write {path}; run chmod go-w {path}"
+    return None
+
+
+@cache
+def _warn(said: str, reason: str) -> None:
+    """Once for each reason: steps are looked for twice a second."""
+    _LOG.warning(said, extra={"reason": reason})
 
 
 def _load(file: Path) -> Any | None:
@@ -235,6 +269,7 @@ def _load(file: Path) -> Any | None:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
     except ImportError as error:
-        _LOG.warning("compiled steps cannot be loaded", extra={"file": str(file), "error": str(error)})
+        _broken[file] = f"{file} cannot be loaded: {error}"
+        _warn("compiled steps are not loaded", _broken[file])
         return None
     return module
