@@ -365,10 +365,9 @@ class Blocks {
 
     // The product of the complex numbers that lie side by side.
     static Floats turned(Floats x, Floats by) {
-        const Floats real = __builtin_shufflevector(by, by, 0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14);
-        const Floats imaginary =
-            __builtin_shufflevector(by, -by, 17, 1, 19, 3, 21, 5, 23, 7, 25, 9, 27, 11, 29, 13, 31, 15);
-        const Floats swapped = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+        const Floats real = shuffle<0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14>(by, by);
+        const Floats imaginary = shuffle<17, 1, 19, 3, 21, 5, 23, 7, 25, 9, 27, 11, 29, 13, 31, 15>(by, -by);
+        const Floats swapped = shuffle<1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14>(x, x);
         return x * real + swapped * imaginary;
     }
 

@@ -89,20 +89,30 @@ inline Floats exponential(Floats x) {
     return tiny ? Floats{} : p * (Floats)power;
 }
 
+// Lanes by number: those of a, and from LANES on those of b. Each compiler has a function of its own for it.
+template <int... number>
+inline Floats shuffle(Floats a, Floats b) {
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, number...);
+#else
+    return __builtin_shuffle(a, b, Whole{number...});
+#endif
+}
+
 // Lane i of the result is the sum of the lanes of x[i].
 inline Floats sums(const Floats x[LANES]) {
     Floats a[8], b[4], c[2];
     for (int i = 0; i < 8; ++i)
-        a[i] = __builtin_shufflevector(x[i], x[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-               __builtin_shufflevector(x[i], x[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+        a[i] = shuffle<0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23>(x[i], x[i + 8]) +
+               shuffle<8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31>(x[i], x[i + 8]);
     for (int i = 0; i < 4; ++i)
-        b[i] = __builtin_shufflevector(a[i], a[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
-               __builtin_shufflevector(a[i], a[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+        b[i] = shuffle<0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27>(a[i], a[i + 4]) +
+               shuffle<4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31>(a[i], a[i + 4]);
     for (int i = 0; i < 2; ++i)
-        c[i] = __builtin_shufflevector(b[i], b[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-               __builtin_shufflevector(b[i], b[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-    return __builtin_shufflevector(c[0], c[1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30) +
-           __builtin_shufflevector(c[0], c[1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31);
+        c[i] = shuffle<0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29>(b[i], b[i + 2]) +
+               shuffle<2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31>(b[i], b[i + 2]);
+    return shuffle<0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30>(c[0], c[1]) +
+           shuffle<1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31>(c[0], c[1]);
 }
 
 }  // namespace metagen
