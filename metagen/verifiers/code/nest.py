@@ -194,10 +194,10 @@ def works(isolation: Isolation, python: Python) -> bool:
     with answer, report:
         try:
             with channel, theirs, pipes() as (streams, ends):
-                for fd in streams:
-                    os.close(fd)
                 nest = Nest(isolation, python, attempt())
                 nest.fork(isolation.confinement(Limits()), [channel.fileno(), *ends, theirs.fileno()])
+            for fd in streams:
+                os.close(fd)
             answer.settimeout(PATIENCE)
             return answer.recv(16) == b"stands"
         except OSError:

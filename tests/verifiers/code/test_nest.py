@@ -334,6 +334,32 @@ def test_where_no_server_works_programs_start_alone(warm: Sandbox) -> None:
     assert not warm._nests.offer(missing)
 
 
+@pytest.mark.parametrize("path", ["/nonexistent", "/bin/false"])
+def test_a_server_that_cannot_start_leaves_nothing(
+    warm: Sandbox, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No open file, no process; and it closes each file once, for the number may be another thread's by then."""
+    assert isinstance(warm.isolation, Bubblewrap)
+    close, twice = os.close, []
+
+    def record(fd: int) -> None:
+        try:
+            close(fd)
+        except OSError:
+            twice.append(fd)
+
+    def files() -> list[str]:
+        gc.collect()
+        return sorted(file.name for file in Path("/proc/self/fd").iterdir())
+
+    before = files()
+    monkeypatch.setattr(os, "close", record)
+    assert not nest.works.__wrapped__(replace(warm.isolation, path=path), Python())
+    assert files() == before
+    assert twice == []
+    assert [pid for pid in pids() if parent(int(pid)) == os.getpid()] == []
+
+
 def test_packages_below_tmp_are_seen(warm: Sandbox, tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
