@@ -161,7 +161,9 @@ class Execution:
 
     async def close(self) -> None:
         """Kill and clean up; the tree is gone, or dying, when this returns."""
-        if self.process is not None:
-            await self.process.close()
-        if self._group is not None:
-            await self._group.remove()
+        try:
+            if self.process is not None:
+                await self.process.close()
+        finally:
+            if self._group is not None:
+                await self._group.remove()

@@ -64,7 +64,7 @@ class Process(ABC):
         self.kill()
         for number in list(self._open):
             self._shut(number)
-        await self.ended
+        await asyncio.wait([self.ended])  # a cancellation is of who waits, not of the process
 
     @abstractmethod
     def _status(self) -> int:

@@ -198,8 +198,10 @@ class Sandbox:
             yield session
         finally:
             inner.close()
-            await session.close()
-            outer.close()
+            try:
+                await _to_its_end(session.close())
+            finally:
+                outer.close()
 
     @contextmanager
     def _starting(
@@ -240,7 +242,7 @@ class Sandbox:
                     await _to_its_end(script.start(start))
                 yield script
             finally:
-                await script.close()
+                await _to_its_end(script.close())
 
     @contextmanager
     def _command(
@@ -270,9 +272,9 @@ class Sandbox:
                 os.close(fd)
 
 
-async def _to_its_end(start: Coroutine[Any, Any, None]) -> None:
-    """Await a start, and put a cancellation off until then: half a bubblewrap, killed, would leave its other half."""
-    task, cancelled = asyncio.create_task(start), False
+async def _to_its_end(step: Coroutine[Any, Any, None]) -> None:
+    """Await a start or a close, and put a cancellation off until then: half of one would leave processes or groups."""
+    task, cancelled = asyncio.create_task(step), False
     while not task.done():
         try:
             await asyncio.wait([task])

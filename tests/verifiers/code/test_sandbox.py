@@ -10,6 +10,7 @@ import time
 from collections import abc
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from metagen.verifiers.code.execution import SandboxError
 from metagen.verifiers.code.isolation import IsolationError, NoIsolation
 from metagen.verifiers.code.language import Python, Start
 from metagen.verifiers.code.limits import MIB, Limits
+from metagen.verifiers.code.process import Process
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
 from tests.verifiers.code.test_hazards import remains
 
@@ -250,6 +252,41 @@ time.sleep(1000)
         assert (await sandbox.execute("print(1)")).stdout == "1\n"  # all places are free again
 
     asyncio.run(cancelled())
+    assert remains() == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("how", ["execute", "evaluate"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_cancelling_while_it_closes_leaves_nothing(
+    sandbox: Sandbox, how: str, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[dict[str, object]] = []
+    asyncio.run(sandbox.evaluate("", []))  # a nest stays
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    async def cancelled() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        closing = asyncio.Event()
+        close = Process.close
+
+        async def tell(self: Process) -> None:
+            closing.set()
+            await close(self)
+
+        monkeypatch.setattr(Process, "close", tell)
+        limits = replace(sandbox.limits, wall=0.2)
+        run = {"execute": sandbox.execute, "evaluate": partial(sandbox.evaluate, expressions=[])}[how]
+        task = asyncio.create_task(run("while True: pass", limits=limits))
+        await closing.wait()
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert errors == []
     assert remains() == []
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
