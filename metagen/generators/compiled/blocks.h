@@ -239,6 +239,7 @@ class Blocks {
         static_assert(sizeof(Row) == 6 * sizeof(int64_t) && sizeof(Piece) == 6 * sizeof(int64_t));
         const Row* row = reinterpret_cast<const Row*>(rows.data_ptr<int64_t>());
         const Piece* piece = reinterpret_cast<const Piece*>(pieces.data_ptr<int64_t>());
+        check(row, rows.size(0));
         std::vector<Part> parts;
         std::vector<Item> items;
         share_out(row, order.data_ptr<int64_t>(), groups, parts, items);
@@ -259,6 +260,13 @@ class Blocks {
         }
         add_and_norm<T>(x, added, norm_, y, n, width);
         return y;
+    }
+
+    // A row that went on behind its context, or behind its tail, would be read and written elsewhere.
+    void check(const Row* row, int64_t rows) const {
+        for (int64_t i = 0; i < rows; ++i)
+            if (row[i].position + row[i].count > turns_.size(0) || row[i].old + row[i].count > row[i].capacity)
+                throw std::out_of_range("a row is longer than the context of its model, or than its tail");
     }
 
     static void share_out(

@@ -83,6 +83,22 @@ def test_other_shapes_run_by_torch(tmp_path: Path, sizes: dict[str, Any]) -> Non
         assert model.extend(ids(0), ids(7)).isfinite().all()
 
 
+@pytest.mark.parametrize("setting", ["off", "ready"])
+def test_no_row_goes_on_behind_its_context(
+    tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines refuse such requests; a mistake of theirs reads no other memory."""
+    make_model(tmp_path, max_position_embeddings=64)
+    monkeypatch.setenv(build.SETTING, setting)
+    with torch.inference_mode():
+        model = LlamaModel(tmp_path, dtype=torch.float32, device=CPU, batch=2, kv_bytes=1 << 26)
+        model.open(ids(0, 1), [])
+        model.extend(ids(0), np.full(64, 7), ids(64))
+        assert model.extend(ids(1), ids(7)).isfinite().all()
+        with pytest.raises(IndexError):
+            model.extend(ids(0), ids(7))
+
+
 def test_an_engine_takes_the_steps_when_they_are_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model_dir: Any
 ) -> None:
