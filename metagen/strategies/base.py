@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import warnings
@@ -17,7 +18,7 @@ from metagen import html, threads
 from metagen.border import checked, promises
 from metagen.budget import Account, BudgetLike
 from metagen.cost import Usage
-from metagen.errors import MetagenError
+from metagen.errors import InputError, MetagenError
 from metagen.events import Event, Listener, follow
 from metagen.generators.base import Generator
 from metagen.journal import Journal
@@ -61,6 +62,24 @@ class Result:
     trace: Trace
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The share of the vote that each answer has, by its key, the largest first.
+
+        A candidate counts its value, or 1 if no candidate has a value. Candidates that were cut, or that have no
+        readable answer, do not vote. Empty if nobody votes, or if no vote counts anything. Values that may be negative
+        are no votes: they raise InputError.
+        """
+        weights = _weights(_by_answer(self._voting))
+        if any(weight < 0 for weight in weights.values()):
+            raise InputError(
+                f"shares of a vote need values of 0 or more, and by answer these sum to {weights!r:.200}; "
+                "count `candidates` by their `key` in place of it"
+            )
+        total = math.fsum(weights.values())
+        order = sorted(weights, key=lambda name: (-weights[name], name))
+        return {name: weights[name] / total for name in order} if total > 0 else {}
+
+    @property
     def physical(self) -> Usage:
         return self.trace.physical
 
@@ -93,17 +112,16 @@ class Result:
         parts.append(html.fold(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
         return f"<div>{''.join(parts)}</div>"
 
+    @property
+    def _voting(self) -> list[Offer]:
+        """The candidates that ended and have an answer."""
+        return [c for c in self.candidates if c.key is not None and c.sequence.finish in ("eos", "stop")]
+
     def _bars(self) -> str:
         """Candidates by answer, the heaviest first; one by one where no answers were read."""
-        voting = [c for c in self.candidates if c.key is not None and c.sequence.finish in ("eos", "stop")]
-        groups: dict[str, list[float | None]] = {}
-        for one in voting or self.candidates:
-            groups.setdefault((one.key if voting else one.sequence.text.strip()) or "", []).append(one.value)
-        scored = any(value is not None for values in groups.values() for value in values)
-        weights = {
-            name: sum(value or 0.0 for value in values) if scored else float(len(values))
-            for name, values in groups.items()
-        }
+        voting = self._voting
+        groups = _by_answer(voting or self.candidates, read=bool(voting))
+        scored, weights = _scored(groups), _weights(groups)
         order = sorted(weights, key=lambda name: (-weights[name], name))
         top = weights[order[0]] if order else 0.0
         chosen = self.answer.key if voting and self.answer else self.text.strip()
@@ -121,6 +139,27 @@ class Result:
         }
         rows += [[what, str(count), *[""] * (len(columns) - 2)] for what, count in left_out.items() if count]
         return html.table(columns, rows) if rows else ""
+
+
+def _by_answer(candidates: Iterable[Offer], *, read: bool = True) -> dict[str, list[float | None]]:
+    """The candidates' values by answer; by text if answers were not read."""
+    groups: dict[str, list[float | None]] = {}
+    for one in candidates:
+        groups.setdefault((one.key if read else one.sequence.text.strip()) or "", []).append(one.value)
+    return groups
+
+
+def _scored(groups: Mapping[str, list[float | None]]) -> bool:
+    return any(value is not None for values in groups.values() for value in values)
+
+
+def _weights(groups: Mapping[str, list[float | None]]) -> dict[str, float]:
+    """The weight of each group: its values, or its number of candidates if nobody has a value."""
+    scored = _scored(groups)
+    return {
+        name: math.fsum(value or 0.0 for value in values) if scored else float(len(values))
+        for name, values in groups.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

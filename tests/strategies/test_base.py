@@ -10,14 +10,14 @@ from typing import TypeVar
 import pytest
 
 from metagen.budget import Budget
-from metagen.errors import BudgetExhausted, MetagenError, UnsupportedError
+from metagen.errors import BudgetExhausted, InputError, MetagenError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.function import FunctionGenerator
 from metagen.journal import MemoryJournal, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import BestOfN, MajorityVote, Sample
+from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
 from metagen.testing import numbers
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
 from metagen.verifiers.oracle import OracleVerifier
@@ -203,3 +203,30 @@ def test_solve_from_inside_a_plain_function_works_and_says_that_no_limit_counts_
     with pytest.warns(UserWarning, match="counts toward no limit and no usage of the solve around it"):
         result = BestOfN(numbers(), 2, verifier=judge).solve("q", budget=100)
     assert result.usage.generated == alone.usage.generated
+
+
+def test_shares_of_a_vote_count_candidates_or_their_values() -> None:
+    texts = ["2", "1", "2", "", "2", "3"]
+    drawn = FunctionGenerator(lambda prefix, seed, index: texts[index], name="texts")
+    plain = MajorityVote(drawn, 6, answer=ANSWER).solve("?")
+    assert list(plain.shares.items()) == [("2", 0.6), ("1", 0.2), ("3", 0.2)]
+    worth = {"1": 0.9, "2": 0.1, "3": 0.0}
+    judge = FunctionVerifier(lambda s: worth.get(s.text, 1.0), name="worth")
+    weighted = WeightedVote(drawn, 6, verifier=judge, answer=ANSWER).solve("?")
+    assert weighted.answer is not None and weighted.answer.key == "1"
+    assert weighted.shares == pytest.approx({"1": 0.75, "2": 0.25, "3": 0.0})
+
+
+def test_shares_are_empty_without_votes_and_refuse_values_below_0() -> None:
+    assert Sample(writer()).solve("?").shares == {}
+    zero = FunctionVerifier(lambda s: 0.0, name="zero")
+    assert WeightedVote(writer(), 4, verifier=zero, answer=ANSWER).solve("?").shares == {}
+
+    class Below(Improve):
+        async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+            (last,) = await self.generator.generate(prefix, scope=scope.child("sample"))
+            scope.offer(last, value=-1.0, key="1")
+            return last
+
+    with pytest.raises(InputError, match="values of 0 or more"):
+        _ = Below(writer(), 1).solve("?").shares
