@@ -284,6 +284,8 @@ class Progress:
         self._job = job
         self._samples = 0
         self._votes: Counter[str] = Counter()
+        #: An answer as it was first written, by its key.
+        self._written: dict[str, str] = {}
 
     async def line(self, event: Event) -> str | None:
         """What an event is in words; None where it is nothing to tell."""
@@ -311,10 +313,12 @@ class Progress:
             prefix = Sequence.of(self._job.prompt)
             (answer,) = await rule.read([prefix.extend(text, finish=event.finish)])
             if answer.key is not None:
-                self._votes[answer.text or answer.key] += 1
+                self._votes[answer.key] += 1
+                self._written.setdefault(answer.key, answer.text or answer.key)
         if not self._votes:
             return f"sample {self._samples}{of}: {_short(text)}\n"
-        votes = ", ".join(f"{name} ×{count}" for name, count in self._votes.most_common(COUNTED))
+        leading = self._votes.most_common(COUNTED)
+        votes = ", ".join(f"{self._written[key]} ×{count}" for key, count in leading)
         return f"sample {self._samples}{of}; votes: {votes}\n"
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from metagen.budget import Budget
 from metagen.errors import ConfigError, InputError
 from metagen.logs import logger
 from metagen.runs.declare.specs import Experiment
@@ -25,11 +26,20 @@ KEPT = 256
 
 
 class Models:
-    """Strategies by name: `generator/strategy@n`, or any other text. aliases: other names of them."""
+    """Strategies by name: `generator/strategy@n`, or any other text.
 
-    def __init__(self, strategies: Mapping[str, Strategy], aliases: Mapping[str, str] | None = None) -> None:
+    aliases: other names of them. budget: of each request, at most.
+    """
+
+    def __init__(
+        self,
+        strategies: Mapping[str, Strategy],
+        aliases: Mapping[str, str] | None = None,
+        budget: Budget | None = None,
+    ) -> None:
         self.strategies = dict(strategies)
         self.aliases = dict(aliases or {})
+        self.budget = budget
         #: Names without their n, each with a strategy of which other n can be made.
         self._families = {name.rpartition("@")[0] or name: name for name in reversed(self.strategies)}
         for alias, name in self.aliases.items():
@@ -122,8 +132,8 @@ class Models:
 def open_models(experiment: Experiment) -> Iterator[Models]:
     """The configurations of an experiment as models, with their engines open.
 
-    Those that a verifier with the reference answers steers are left out: new prompts have no references. Raises
-    ConfigError where none is left.
+    Those that a verifier with the reference answers steers are left out: new prompts have no references. The
+    experiment's budget binds each request. Raises ConfigError where none is left.
     """
     with build.open_for_prompts(experiment) as setup:
         strategies: dict[str, Strategy] = {}
@@ -143,4 +153,4 @@ def open_models(experiment: Experiment) -> Iterator[Models]:
                 "that know the reference serve known problems only; add a generator over an engine, and a strategy"
             )
         spec = experiment.serve
-        yield Models(strategies, None if spec is None else spec.aliases)
+        yield Models(strategies, None if spec is None else spec.aliases, experiment.budget)

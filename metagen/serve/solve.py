@@ -94,6 +94,7 @@ class Service:
         if isinstance(request, ChatRequest) and request.told_tools:
             check_tools(name, strategy)
         budget = least(_budget(options.budget), effort.budget if effort else None)
+        budget = least(budget, self.models.budget)
         if spec.deadline is not None:
             budget = least(budget, Budget(seconds=spec.deadline))
         strict = (options.exhausted or spec.exhausted) == "error"

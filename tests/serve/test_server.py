@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -16,7 +17,9 @@ import httpx
 import openai
 import pytest
 
+import metagen
 from metagen.budget import Budget, least
+from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch.engine import TorchEngine
 from metagen.runs.declare import schema
 from metagen.serve.models import open_models
@@ -234,6 +237,16 @@ def test_a_stream_says_what_the_answer_says(client: openai.OpenAI, model: str) -
     finishes = [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
     assert finishes == [whole.choices[0].finish_reason]
     assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_progress_counts_equal_answers_together() -> None:
+    texts = ["A:49\n", "A:49.0\n", "A:98/2\n", "A:7\n"]
+    drawn = FunctionGenerator(lambda prefix, seed, index: texts[index], name="texts")
+    asking = metagen.client({"vote": MajorityVote(drawn, 4, answer=NumberRule())})
+    chunks = list(asking.chat.completions.create(model="vote", messages=ASKED, stream=True))
+    lines = [line for line in parts(chunks, "reasoning_content") if "votes: " in line]
+    assert len(lines) == 4
+    assert re.search(r"votes: (49|49\.0|98/2) ×3, 7 ×1\n", lines[-1])
 
 
 def test_a_choice_streams_how_it_goes_and_a_sample_streams_itself(client: openai.OpenAI) -> None:
@@ -700,6 +713,14 @@ def test_budgets_of_request_effort_and_server_hold_together() -> None:
     both = least(Budget(generated=100, seconds=5), Budget(generated=50, calls=3))
     assert both == Budget(generated=50, calls=3, seconds=5)
     assert least(None, None) is None
+
+
+def test_the_budget_of_the_file_binds_each_request(tmp_path: Path) -> None:
+    with serving(tmp_path, {**FILE, "budget": {"generated": 100}}) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        for own, most in ({}, 100), ({"metagen": {"budget": 40}}, 40), ({"metagen": {"budget": 5000}}, 100):
+            got = ask(client, "vote", seed=1, extra_body=own)
+            assert 0 < got.usage.completion_tokens <= most and got.metagen["exhausted"]
 
 
 def test_a_file_that_cannot_be_served_says_why(tmp_path: Path) -> None:
