@@ -120,10 +120,11 @@ class AllocationSpec(Spec):
 class Experiment(Spec):
     """One experiment: what is asked, of what, how, and at which cost.
 
-    budget: for each problem and configuration. allocation: for each configuration, over all problems. cache: where
-    runs share their records; each pays for all that it records itself by default. name: of the run. seed: what all
-    draws come from. task: what is asked. engines: what runs models; only those that the grid needs are opened.
-    generators: what writes. verifiers: what scores. strategies: how to answer. serve: how `metagen serve` serves them.
+    budget: for each problem and configuration; when served, for each request. allocation: for each configuration,
+    over all problems. cache: where runs share their records; each pays for all that it records itself by default.
+    name: of the run. seed: what all draws come from. task: what is asked. engines: what runs models; only those that
+    the grid needs are opened. generators: what writes. verifiers: what scores. strategies: how to answer. serve: how
+    `metagen serve` serves them.
     """
 
     name: Name
