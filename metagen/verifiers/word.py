@@ -53,9 +53,9 @@ class WordRule(CuedRule):
     The word stands, the first of these that there is: in the last box; after the last announcement (`the answer is`),
     or in the rest of its sentence; in the last statement that begins with `To conclude` or `In conclusion`; at the head
     of the first or last line, where the two do not contradict each other; at the end of a statement in the last line,
-    such as `The argument is valid.` or `A = not True = False`; in the sentence that the text begins with, such as
-    `This argument is valid because …`. Of two words, what `is not` one is the other. A word elsewhere in the text is
-    never an answer.
+    such as `The argument is valid.` or `A = not True = False`; in the sentence that the first or the last line begins
+    with, such as `This argument is valid because …`. Of two words, what `is not` one is the other. A word elsewhere in
+    the text is never an answer.
 
     words: upper and lower case are the same. pattern: as of `PatternRule`; the word stands in its last match, and
     nowhere else. Verdicts: `missing` without a word, `ambiguous` for several, `unparsable` for a match of the pattern
@@ -93,7 +93,7 @@ class WordRule(CuedRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("word rule", "3", self.pattern or "", *self._words).hex()
+        return digest("word rule", "4", self.pattern or "", *self._words).hex()
 
     def _find(self, text: str, ended: bool) -> Answer:
         """What a text answers, from the first source that says anything."""
@@ -179,14 +179,13 @@ class WordRule(CuedRule):
         return self._told(stated[-1]) if stated else None
 
     def _begun(self, text: str, ended: bool) -> Answer | None:
-        """In the statement that the first line begins with."""
+        """In the statement that the first line begins with, or else the last."""
         lines = _lines(text, ended)
-        match = (
-            self._opened.match(lines[0])
-            if lines and not any(map(is_denied, CUE.finditer(lines[0])))
-            else None
-        )
-        return self._told(match) if match else None
+        for line in dict.fromkeys(lines[:1] + (lines[-1:] if ended else [])):
+            match = self._opened.match(line)
+            if match and not any(map(is_denied, CUE.finditer(line))):
+                return self._told(match)
+        return None
 
     def _agreed(self, matches: abc.Iterator[re.Match[str]]) -> Answer | None:
         """The one word of several mentions; `ambiguous` if they differ."""

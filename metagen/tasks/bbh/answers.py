@@ -56,7 +56,7 @@ class OfProblem(AnswerRule):
 
     @property
     def fingerprint(self) -> str:
-        return digest("big-bench hard", "3", type(self).__name__).hex()
+        return digest("big-bench hard", "4", type(self).__name__).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self.find(s.text, s.finish in ("eos", "stop"), s.prompt.public) for s in sequences]
@@ -225,6 +225,10 @@ def _said(text: str, ended: bool, *, lists: bool = False, raw: bool = False) -> 
         return
     lines = [line for line in (text.split("\n") if ended else text.split("\n")[:-1]) if line.strip(" `*_")]
     if not lines:
+        return
+    if not ended:
+        # No line concludes anything, and none is a list.
+        yield lines[0][:LINE]
         return
     if lists:
         runs = [list(run) for is_item, run in groupby(lines, _is_item) if is_item]

@@ -9,7 +9,9 @@ from metagen.verifiers.cues import TAKEN_BACK as TAKEN_BACK
 
 #: Before a formula or number that is a condition, or a part of the notation of another one.
 _CONDITION: Final = re.compile(
-    r"\b(?:if|unless|such\s+that|for\s+(?:all|any|every|each)|root\s+of|(?:in|of)\s+the\s+form(?:\s+of)?)\s*[$\\(\[]*\Z",
+    r"\b(?:if|unless|such\s+that|for\s+(?:all|any|every|each)|root\s+of|(?:in|of)\s+the\s+form(?:\s+of)?"
+    r"|of\s+degree|undefined\s+at|(?<!sides\s)of\s+(?:the|this)\s+equation|(?:across|over|about)\s+the\s+(?:line|axis)"
+    r"|both\s+sides(?:\s+of\s+the\s+equation)?\s+by)\s*[$\\(\[]*\Z",
     re.IGNORECASE,
 )
 #: The beginning of an item of a list with a number in brackets behind it.
@@ -32,8 +34,9 @@ _REPEATS: Final = re.compile(
 #: A sentence that says what is to be done.
 _PLANS: Final = re.compile(
     r"\b(?:(?:we|you|i)(?:\s+(?:first|then|now|also|just|only|still))?\s+(?:need|want|have|are\s+(?:asked|going|trying)|must|"
-    r"should|will|can)(?:\s+to)?|let(?:['’]s|\s+us))\s+(?:first\s+|now\s+|then\s+)?(?:find|determine|calculate|compute|solve|figure|"
-    r"know|consider|multiply|divide|subtract|simplify|evaluate|convert|factor)\b",
+    r"should|will|can|would)(?:\s+to)?|let(?:['’]s|\s+us))\s+(?:first\s+|now\s+|then\s+)?(?:find|determine|calculate|"
+    r"compute|solve|figure|know|consider|multiply|divide|subtract|simplify|evaluate|convert|factor|use\s[^.:\n]{1,60}?\sto\s+find|"
+    r"break)\b|\A\W*(?:step\s+\d+\W+)?(?:find|determine|calculate|compute|divide|multiply|subtract)\b(?!.*:\s)",
     re.IGNORECASE,
 )
 #: A computation: no name is left in it.

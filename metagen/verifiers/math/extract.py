@@ -35,8 +35,10 @@ _WORD: Final = re.compile(r"\(?[A-Za-z]+\)?\.?")
 _DELIMITERS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 #: An environment that aligns the rows of a derivation.
 _ENVIRONMENT: Final = r"(?:align(?:ed)?|eqnarray|gather(?:ed)?|split)\*?"
+#: Where a formula that was opened was not closed: another sentence begins.
+_NEW: Final = r"[.?!]\s+[A-Z][a-z]*\s+[a-z]{2,}"
 _FORMULA: Final = re.compile(
-    r"\$\$(?P<a>[^$]{1,1000})\$\$|(?<![\\\d])\$(?P<b>[^$\n]{1,1000})(?<!\\)\$"
+    rf"\$\$(?P<a>[^$]{{1,1000}})\$\$|(?<![\\\d])\$(?P<b>(?:(?!{_NEW})[^$\n]){{1,1000}})(?<!\\)\$"
     r"|\\\[(?P<c>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\]|\\\((?P<d>(?:[^\\]|\\(?![()\[\]])){1,1000})\\\)"
     rf"|(?P<e>\\begin\{{{_ENVIRONMENT}\}}(?:(?!\\begin\{{{_ENVIRONMENT}|\$)[\s\S]){{1,2000}}?\\end\{{{_ENVIRONMENT}\}})"
 )
@@ -63,8 +65,15 @@ _DERIVES: Final = re.compile(r"=.*=|(?:[-+*/^!]|\\(?:cdot|times|frac)).*=", re.D
 _LEADS: Final = re.compile(r"\A(?:\s|=|\\(?:equiv|Rightarrow|Longrightarrow|implies|q?quad)(?![a-zA-Z]))+")
 #: A sum or product of powers without delimiters, where it stands behind the last equals sign.
 _POWERS: Final = re.compile(r"[-\d(][-\d\s+*/().^]{2,200}")
-#: Behind words in place of an answer: what these come to.
-_COMES_TO: Final = re.compile(r"\A[^\n.$\d]{3,120},\s+which\s+(?:is|equals|comes\s+to)\s+(?=[$\d\\-])")
+#: Behind an announcement: words that come to the answer, an empty box, and `either` before a single answer.
+_BEFORE: Final = re.compile(
+    r"\A(?:[^\n.$\d]{3,120},\s+which\s+(?:is|equals|comes\s+to)\s+(?=[$\d\\-])"
+    r"|\$?\\f?boxed\s*\{\s*\}\$?[ \t:=]*(?=[^\s.])|either\s+(?=\S+(?:\.\s|\s*\Z)))"
+)
+#: So many words without a number or a formula describe an answer, and are none.
+_DESCRIBES: Final = 9
+#: Several numbers that a sentence ends with.
+_LIST: Final = re.compile(r"\bare\s+((?:-?[\d.]*\d,\s+){2,}(?:and\s+)?-?[\d.]*\d)\Z", re.ASCII)
 
 
 def check(sources: tuple[Source, ...]) -> tuple[Source, ...]:
@@ -187,12 +196,14 @@ def _phrase(text: str, ended: bool) -> str | None:
         begin = len(rest) - len(rest.lstrip())
         if "\n\n\n" in rest[:begin]:
             continue
-        rest = _COMES_TO.sub("", rest[begin:].removeprefix("**").lstrip(), count=1)
+        rest = _BEFORE.sub("", rest[begin:].removeprefix("**").lstrip(), count=1)
         reaches = match.end() + 1_000 >= len(text)
         found, closed = _up_to_end(rest)
         if found and (ended or closed or not reaches) and not TAKEN_BACK.match(rest):
             # A sentence in place of an answer: the answer is in it.
-            words = len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", found))
+            words = _words(found)
+            if words >= _DESCRIBES and not re.search(r"[\d$\\]", found):
+                continue
             sentence = words > 3 or (words and VERB.search(found))
             return (_last(found) if sentence else None) or _result(_balance(found))
     return None
@@ -257,7 +268,12 @@ def _result(formula: str) -> str:
     if (rows := _ROWS.fullmatch(formula)) is None:
         return formula
     said = [row.strip() for row in re.split(r"\\\\(?:\[\w+\])?", _ALIGNED.sub(" ", rows[1]))]
-    return next((_LEADS.sub("", row) for row in reversed(said) if row.strip(" .")), formula)
+    row = next((_LEADS.sub("", row) for row in reversed(said) if row.strip(" .")), formula)
+    return (_last(row) if _words(row) > 3 else None) or row
+
+
+def _words(text: str) -> int:
+    return len(re.findall(r"(?<!\\)\b[^\W\d_]{2,}", text))
 
 
 def _last(text: str) -> str | None:
@@ -288,7 +304,8 @@ def _last(text: str) -> str | None:
     if named and named[-1].start() > place and is_new_sentence(text, place, named[-1].start()):
         return None
     if numbers:
-        return numbers[-1][0]
+        several = _LIST.search(text, 0, numbers[-1].end())
+        return several[1] if several else numbers[-1][0]
     end = formulas[-1].end()
     for formula in formulas[-3:]:
         if quantity := _compound(text[formula.start() : end + 40], formulas[-1].start() - formula.start()):
@@ -298,8 +315,13 @@ def _last(text: str) -> str | None:
     while (
         first
         and not _DERIVES.search(formulas[-1][0])
-        and _is_joined(text, formulas[first - 1].end(), formulas[first].start())
+        # The comma may stand within the formula before.
+        and _is_joined(
+            text, (e := formulas[first - 1].end()) - 2 * text.endswith(",$", 0, e), formulas[first].start()
+        )
     ):
         first -= 1
-    contents = [_result(next(g for g in one.groups() if g is not None)) for one in formulas[first:]]
+    contents = [
+        _result(next(g for g in one.groups() if g is not None)).rstrip(",") for one in formulas[first:]
+    ]
     return ", ".join(contents) + _more(text, end)

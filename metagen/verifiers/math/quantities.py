@@ -156,7 +156,9 @@ def _more(word: str) -> bool:
 
 def unit(words: str) -> str:
     """The name of a unit, in the singular; Unreadable for words that do not only name one."""
-    found = re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", words.lower().replace("’", "'"))
+    found = re.findall(
+        r"[^\W\d_]+(?:['’][^\W\d_]+)*", words.lower().replace("’", "'").replace("left over", "left")
+    )
     if any(character.isdigit() for character in words) or any(map(_more, found)):
         raise Unreadable(f"more than a unit: {words!r}")
     return " ".join(map(_singular, found))

@@ -99,7 +99,15 @@ FOUND = [
     ("The answer is the product of all factors, which is $2 \\cdot 6 = 12$.", "2 \\cdot 6 = 12"),
     ("The answer is 28 feet, and it is the length of the path.", "28 feet"),
     ("So the final result is $9$, as we have seen.", "9"),
+    # words before and behind an answer, a formula left open, several values
+    ("The final answer is either 1.", "1"),
+    ("So the final answer is \\boxed{} 1200.", "1200"),
+    ("The answer is 10.\n\nThe above answer is the best one and can be had by using a function.", "10"),
+    ("It is $a = 2. So the value of $w$ is $2i$.", "2i"),
+    ("The roots are $a = 1,$ $b = 2,$ and $c = 3.$", "a = 1, b = 2, c = 3."),
+    ("The divisors of it are 1, 2, 3, and 6.", "1, 2, 3, and 6"),
     # derivations
+    ("\\begin{align*} x &= 2 \\cdot 79 \\\\ The area of it is 158 square units. \\end{align*}", "158"),
     ("$$\\begin{aligned} v &=& 1 + 1 \\\\ &=& 2 \\end{aligned}$$", "2"),
     ("\\begin{align*}\nx &= 3 + 4 \\\\\n&= 7.\n\\end{align*}", "7."),
     ("\\begin{align*} n &\\equiv 30 \\\\ &\\equiv 3 \\end{align*}", "3"),
@@ -132,6 +140,9 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
         "Thus there are 3 values.\n\nHowever, this can be simplified.",
         "This is an equation in the form $(a+b)(a-b)^2$.", "You can multiply it by the area of $\\triangle{RST}$.",
         "The other triangle is $\\triangle BAD$.", "We have $x = 3$. The point is $P'$.",
+        "The point is reflected across the line $y = 2$.", "It is undefined at $x = 2$.",
+        "It is a case of the equation $n = 3$.", "It is a polynomial of degree 3.",
+        "Step 3: Divide both sides of the equation by $x + 4$", "Determine the number of dogs and of the pet (1 cat)",
         "The answer is:\n[asy]\nlabel(\"$5$\", (0, 1), S);",
     ],
 )  # fmt: skip
