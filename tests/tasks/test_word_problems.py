@@ -13,7 +13,7 @@ from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
 from metagen.tasks.cruxeval import CRUXEvalTask
 from metagen.tasks.gsm8k import GSM8KTask
-from metagen.tasks.word_problems import ASDivTask, MAWPSTask, SVAMPTask, tidy
+from metagen.tasks.word_problems import ASDivTask, MAWPSTask, SVAMPTask, WordProblemTask, tidy
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "problems" / "svamp.jsonl"
 #: 200 answers of SmolLM2-135M-Instruct at temperature 0.7 to the first 100 problems of SVAMP, four worked examples as
@@ -55,15 +55,19 @@ def test_asdiv_as_it_is_published(tmp_path: Path) -> None:
         "body": "Seven red apples and two green apples are in the basket.",
         "question": "How many are there?",
     }
-    answers = {"9 (apples)": "9", "3.5": "3.5", "1,200 (km)": "1,200", "-4 (degrees)": "-4", "1:2": "1:2"}
+    answers = {"9 (apples)": "9", "3.5": "3.5", "1,200 (km)": "1,200", "-4 (degrees)": "-4", "1:2": "1:2",
+               "-(1/3)": "-(1/3)", "2 (boys); 6 (girls)": "2, 6", "3:30 p.m.": "3:30 p.m.",
+               "Jake's stables": "Jake's stables"}  # fmt: skip
     records = [{**record, "answer": answer, "id": str(i)} for i, answer in enumerate(answers)]
     task = ASDivTask(written(tmp_path / "a.jsonl", *records))
     assert [problem.reference for problem in task.problems()] == list(answers.values())
-    with pytest.raises(DataError, match=r"a.jsonl:1: the answer is 'many'; expected a number"):
-        ASDivTask(written(tmp_path / "a.jsonl", {**record, "answer": "many"}))
+    assert graded(task, 6, "The answer is 2 and 6.", "There are $2$ and $6$.", "The answer is 2.") == [1, 1, 0]
+    assert graded(task, 8, "The answer is Jake's stables.", "The answer is 2.") == [1, 0]
+    with pytest.raises(DataError, match=r"a.jsonl:1: the reference '\?!' cannot be read"):
+        ASDivTask(written(tmp_path / "a.jsonl", {**record, "answer": "?!"}))
 
 
-def graded(task: MAWPSTask, number: int, *texts: str) -> list[float]:
+def graded(task: WordProblemTask, number: int, *texts: str) -> list[float]:
     problem = list(task.problems())[number]
     sequences = [Sequence.of(problem.prompt).extend(text, finish="eos") for text in texts]
     return asyncio.run(task.grade(problem, sequences))
