@@ -61,7 +61,11 @@ def test_asdiv_as_it_is_published(tmp_path: Path) -> None:
     records = [{**record, "answer": answer, "id": str(i)} for i, answer in enumerate(answers)]
     task = ASDivTask(written(tmp_path / "a.jsonl", *records))
     assert [problem.reference for problem in task.problems()] == list(answers.values())
-    assert graded(task, 6, "The answer is 2 and 6.", "There are $2$ and $6$.", "The answer is 2.") == [1, 1, 0]
+    assert graded(task, 6, "The answer is 2 and 6.", "There are $2$ and $6$.", "The answer is 2.") == [
+        1,
+        1,
+        0,
+    ]
     assert graded(task, 8, "The answer is Jake's stables.", "The answer is 2.") == [1, 0]
     with pytest.raises(DataError, match=r"a.jsonl:1: the reference '\?!' cannot be read"):
         ASDivTask(written(tmp_path / "a.jsonl", {**record, "answer": "?!"}))
