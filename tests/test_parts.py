@@ -99,9 +99,7 @@ def test_fields_that_do_not_go_together_are_refused_before_anything_is_done() ->
 
 def test_fields_by_place_are_those_that_say_so() -> None:
     assert Toy(1, 3).sum == 4
-    with pytest.raises(
-        mg.InputError, match="too many positional.*; give share, rate, name, mode, several, maker by name"
-    ):
+    with pytest.raises(mg.InputError, match=r"too many positional.*; give share, rate, .*, maker by name$"):
         Toy(1, 2, 0.3)  # type: ignore[misc]
     assert Toy(np.int64(3), share=np.float64(0.25), mode=np.str_("bb")).share == 0.25  # type: ignore[arg-type]
 
