@@ -41,8 +41,8 @@ def _grades(grades: abc.Sequence[float], given: Mapping[str, Any]) -> str | None
 class Task(Part, ABC):
     """Problems, prompts, the answer rule, and the grader A(y).
 
-    name: of the task, in messages. delimiter: the text that ends a step of a solution. mark: a text within the step that
-    holds the answer, so that a search asks for no step after it; None without such a text.
+    name: of the task, in messages. delimiter: the text that ends a step of a solution. mark: a text within the step
+    that holds the answer, so that a search asks for no step after it; None without such a text.
     """
 
     name: str = "task"
