@@ -30,7 +30,7 @@ def parts() -> list[str]:
     """Classes behind kinds, whose constructor is made of their fields."""
     found = []
     for section in ("strategies", "aggregators", "verifiers", "task"):
-        for place in registry.KINDS[section].values():  # type: ignore[index]
+        for place in registry.KINDS[section].values():
             module, _, name = place.partition(":")
             made = getattr(import_module(module), name)
             if isinstance(made, type) and dataclasses.is_dataclass(made) and "__init__" in vars(made):
