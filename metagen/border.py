@@ -406,6 +406,7 @@ def _look(
     except TypeError as odd:
         raise ArgumentError(
             f"{name}: {odd}{_near(named, signature)}; it takes {_takes(signature, wanted)}"
+            f"{_by_name(signature, args)}"
         ) from error
     for what, value, hint in _each(signature, given, wanted):
         if not fits(value, hint, strict=True):
@@ -465,6 +466,15 @@ def _near(named: Mapping[str, Any], signature: inspect.Signature) -> str:
     known = list(signature.parameters)
     near = [get_close_matches(name, known, n=1) for name in named if name not in known]
     return f"; did you mean {near[0][0]!r}?" if near and near[0] else ""
+
+
+def _by_name(signature: inspect.Signature, args: tuple[Any, ...]) -> str:
+    """`; give answer by name` where more arguments are given by place than have one."""
+    parameters = signature.parameters.values()
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return f"; give {', '.join(named)} by name" if named and not several and len(args) > len(placed) else ""
 
 
 def _title_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:

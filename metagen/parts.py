@@ -16,7 +16,7 @@ from numbers import Real
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, dataclass_transform
 
-from metagen.border import checked
+from metagen.border import call, checked
 from metagen.errors import InputError, MetagenError
 from metagen.sequence import digest
 from metagen.values import fits, read, show, spell
@@ -28,9 +28,12 @@ T = TypeVar("T")
 def part(cls: type[T]) -> type[T]:
     """Make a class a part: give it a constructor that takes its annotated fields by name, and checks them.
 
-    A field is given by place, too, if it is `field(kw_only=False)`. What fields must be to each other, and what else
-    the object keeps, is the affair of `__post_init__`.
+    A field is given by place, too, if it is `field(kw_only=False)`. A class method `conflict(given)` says what is wrong
+    between fields; then the constructor raises InputError, and so does the reading of an experiment file.
+    `__post_init__` looks at the parts themselves, and keeps what is derived from fields.
     """
+    if hasattr(cls, "conflict"):
+        setattr(cls, "__post_init__", _asks_for_conflicts(getattr(cls, "__post_init__", None)))  # noqa: B010
     made = dataclass(kw_only=True, eq=False, repr=False)(cls)
     made.__init__.__annotations__.update(hints_of(made))
     setattr(made, "__init__", checked(made.__init__, first=True))  # noqa: B010 - mypy: not to be set
@@ -38,6 +41,18 @@ def part(cls: type[T]) -> type[T]:
     if "__dataclass_fields__" not in vars(shows):
         setattr(made, "__repr__", _repr)  # noqa: B010 - as above
     return made
+
+
+def _asks_for_conflicts(after: Callable[..., None] | None) -> Callable[..., None]:
+    """A `__post_init__` that asks the class for conflicts between its fields, and then does what it did."""
+
+    def ask(self: Any, *given: Any) -> None:
+        if odd := call(self, self.conflict, dict(arguments_of(self)), hint=str | None):
+            raise InputError(f"{type(self).__name__}: {odd}")
+        if after is not None:
+            after(self, *given)
+
+    return ask
 
 
 def arguments_of(thing: object) -> Iterator[tuple[str, Any]]:

@@ -78,7 +78,7 @@ CASES = [
     (of(MajorityVote, G, 8, answer=MathRule), "answer=the class MathRule.*make one, MathRule"),
     (of(MajorityVote, G, 8, answer=None), "answer=None"),
     (of(MajorityVote, G, answer=RULE), "n missing; it takes generator"),
-    (of(MajorityVote, G, 8, RULE), "too many positional arguments; it takes"),
+    (of(MajorityVote, G, 8, RULE), "too many positional arguments; it takes.*; give answer by name$"),
     (of(MajorityVote, G, 8, anwser=RULE), "'anwser'; did you mean 'answer'"),
     (of(MajorityVote, G, "8", answer=RULE), "n='8'"),
     (of(MajorityVote, G, True, answer=RULE), "n=True"),

@@ -63,9 +63,43 @@ def test_what_is_given_is_checked_before_anything_is_done(given: dict[str, Any],
     assert said in str(caught.value)
 
 
+@part
+class Bounds:
+    """Two fields that must go together."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.width = 1 / (self.high - self.low)
+
+    @classmethod
+    def conflict(cls, given: abc.Mapping[str, Any]) -> str | None:
+        low, high = given["low"], given["high"]
+        return f"low={low!r}, high={high!r}; expected low < high" if low >= high else None
+
+
+@part
+class NamedBounds(Bounds):
+    """The same with one field more, and with a `__post_init__` of its own."""
+
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shown = f"{self.label} {self.width}"
+
+
+def test_fields_that_do_not_go_together_are_refused_before_anything_is_done() -> None:
+    for made, name in ((Bounds, "Bounds"), (NamedBounds, "NamedBounds")):
+        assert made(high=3.0, low=1.0).width == 0.5
+        with pytest.raises(mg.InputError, match=f"^{name}: low=1.0, high=1.0; expected low < high$"):
+            made(low=1.0)
+
+
 def test_fields_by_place_are_those_that_say_so() -> None:
     assert Toy(1, 3).sum == 4
-    with pytest.raises(mg.InputError, match="too many positional"):
+    with pytest.raises(mg.InputError, match=r"too many positional.*; give share, rate, .*, maker by name$"):
         Toy(1, 2, 0.3)  # type: ignore[misc]
     assert Toy(np.int64(3), share=np.float64(0.25), mode=np.str_("bb")).share == 0.25  # type: ignore[arg-type]
 

@@ -81,7 +81,11 @@ class Aggregator(Part, ABC):
     @abstractmethod
     @promises(_place)
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
-        """Pick one of the candidates, which are all eligible, or none of them is."""
+        """The place of one candidate in `pool`. Either all of these candidates are eligible, or none is.
+
+        pool: one candidate or more, with its answer if there is a rule, and its score if there is a verifier. salt: a
+        text that names the problem, to break ties by. scope: for calls of models, if `spends`.
+        """
 
 
 @part

@@ -224,9 +224,10 @@ class Strategy(Generator):
 
     @classmethod
     def conflict(cls, given: Mapping[str, Any]) -> str | None:
-        """What its fields cannot be to each other, whatever parts they name; None if nothing is wrong.
+        """A sentence about fields that do not go together; None if nothing is wrong.
 
-        given: all fields by name; in a file, parts are names. An experiment is checked by it before anything is made.
+        given: all fields by name. The constructor of a part asks, and so does the reading of an experiment file, where
+        the parts among the fields are still names. There it is asked once for each n that the strategy is run with.
         """
         return None
 

@@ -28,6 +28,7 @@ class Candidate:
 
     @property
     def value(self) -> float | None:
+        """Its score in [0, 1]; None without a verifier, and where the verifier gave a verdict alone."""
         return self.score.value if self.score else None
 
     @property

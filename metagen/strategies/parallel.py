@@ -132,6 +132,8 @@ class ParallelStrategy(Strategy):
 class Parallel(ParallelStrategy):
     """Sample n candidates, and let any aggregator choose."""
 
+    chooses = True
+
     aggregator: Aggregator = field(kw_only=False)
 
     def _aggregator(self) -> Aggregator:

@@ -39,7 +39,11 @@ def _grades(grades: abc.Sequence[float], given: Mapping[str, Any]) -> str | None
 
 
 class Task(Part, ABC):
-    """Problems, prompts, the answer rule, and the grader A(y)."""
+    """Problems, prompts, the answer rule, and the grader A(y).
+
+    name: of the task, in messages. delimiter: the text that ends a step of a solution. mark: a text within the step
+    that holds the answer, so that a search asks for no step after it; None without such a text.
+    """
 
     name: str = "task"
     #: It grades; its content is data.
@@ -52,7 +56,7 @@ class Task(Part, ABC):
     @property
     @abstractmethod
     def answer(self) -> AnswerRule:
-        """Reads answers for voting; the grader compares its keys."""
+        """The rule that reads answers for votes. The grader compares its keys with that of the reference."""
 
     @abstractmethod
     def problems(self) -> Iterator[Problem]:

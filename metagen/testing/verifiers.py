@@ -12,7 +12,11 @@ from metagen.verifiers.base import Verifier
 
 
 class VerifierLaws:
-    """What every Verifier promises. Set `texts` to at least three different completions of `prompt`."""
+    """What every Verifier promises.
+
+    prompt, texts: a prompt, and at least three different completions that the verifier scores differently. A verifier
+    that reads data of the problem needs a Prompt with that data in `public`.
+    """
 
     prompt: Prompt = Prompt("law", text="A prompt.")
     texts: tuple[str, ...] = ("one", "two", "three")
@@ -56,6 +60,18 @@ class VerifierLaws:
             assert _close(a, b)
         for a, b in zip(doubled[: len(forward)], doubled[len(forward) :], strict=True):
             assert a == b
+
+    def test_a_score_alone_is_the_score_among_others(self) -> None:
+        with self._open() as verifier:
+            if verifier.relative:
+                return
+            among = self._scores(verifier, self.sequences())
+            for sequence, score in zip(self.sequences(), among, strict=True):
+                (alone,) = self._scores(verifier, [sequence])
+                assert _close(alone, score), (
+                    f"{sequence.text!r} scores {score.value} among others and {alone.value} alone; let the property "
+                    "`relative` be True where that is meant"
+                )
 
     def test_a_recorded_score_is_never_paid_for_again(self) -> None:
         journal = CountingJournal()

@@ -18,7 +18,11 @@ from metagen.sequence import Score, Sequence
 
 
 class Verifier(Part, ABC):
-    """v(sequence) in [0, 1]: outcome verifiers score the whole, process verifiers each step."""
+    """v(sequence) in [0, 1]: outcome verifiers score the whole, process verifiers each step.
+
+    An author writes `score`; its scores are then neither recorded nor charged. `FunctionVerifier` records those of a
+    function, and `PrimitiveVerifier` those of batches, models and programs. name: the key of its scores.
+    """
 
     name: str = "verifier"
     #: Verifiers that it is made of; they score, record and charge themselves.
@@ -47,7 +51,7 @@ class Verifier(Part, ABC):
     @abstractmethod
     @promises(one_each("sequences"))
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
-        """One score per sequence, in order.
+        """One score per sequence, in order; an empty list for none.
 
         When a limit binds, the sequences that were not reached get the verdict `unscored`; where none was reached,
         the limit's refusal is raised.

@@ -8,8 +8,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from metagen.batch import Stage
-from metagen.errors import InputError
-from metagen.parts import arguments_of, part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.values import Quantity
@@ -41,8 +40,6 @@ class Ensemble(Verifier):
     name: str = "ensemble"
 
     def __post_init__(self) -> None:
-        if odd := self.conflict(dict(arguments_of(self))):
-            raise InputError(f"{self.name}: {odd}")
         weights = [1.0] * len(self.members) if self.weights is None else self.weights
         self.shares = tuple(w / math.fsum(weights) for w in weights)
         self.members = tuple(self.members)

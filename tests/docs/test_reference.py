@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, get_origin
 
 import pytest
 import yaml
 
 import metagen
+from metagen import values
+from metagen.runs.declare import registry
 
 DOCS = Path(__file__).parents[2] / "docs"
 PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/__init__.py"))
@@ -68,3 +71,24 @@ def test_there_are_names_to_check() -> None:
     packages = {package for package, _, _ in PUBLIC}
     assert {"metagen", "metagen.testing"} <= packages
     assert len(PUBLIC) > 50
+
+
+def test_authors_are_told_the_types_of_fields() -> None:
+    text = (DOCS / "how-to" / "own-package.md").read_text("utf-8")
+    section = text[text.index("## Fields\n") : text.index("## Fields that must")]
+    told = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE))
+    found = {
+        name: values.describe(hint.__metadata__)
+        for name, hint in vars(values).items()
+        if get_origin(hint) is Annotated
+    }
+    assert told.keys() == found.keys()
+    for name, words in told.items():
+        assert words.removesuffix(f", at most {values.MOST:,}") == found[name]
+
+
+def test_authors_are_told_the_groups_of_entry_points() -> None:
+    for page in ("how-to/own-package.md", "guide/experiments.md"):
+        told = set(re.findall(r"`metagen\.(\w+)`", (DOCS / page).read_text("utf-8")))
+        groups = {"tasks" if section == "task" else section for section in registry.KINDS}
+        assert groups - told == set(), page

@@ -30,6 +30,7 @@ from metagen.runs.declare.specs import (
     ReplaySpec,
     model_of,
 )
+from metagen.runs.declare.specs.derived import DerivedSpec
 from metagen.verifiers.published import layout_of
 
 
@@ -50,6 +51,7 @@ class Combinations:
         yield from self._adapters()
         yield from self._circles()
         yield from self._numbers()
+        yield from self._conflicts()
         yield from self._check_allocation()
         for generator, strategy in self._cells():
             yield from self._pair(generator, strategy)
@@ -228,6 +230,19 @@ class Combinations:
                 ("grid", "n"),
                 f"missing; {', '.join(over_n)} need a list of integers ≥ 1, such as n: [1, 4, 16]",
             )
+
+    def _conflicts(self) -> Iterator[Fault]:
+        """What fields of a strategy cannot be to an n of the grid; those with an n of their own were asked before."""
+        grid = self.source.data.get("grid")
+        sizes = (grid.get("n") if isinstance(grid, dict) else None) or ()
+        for name in self._names_in_grid("strategies"):
+            spec = self.strategies[name]
+            if not isinstance(spec, DerivedSpec) or not self._takes(name, "n") or self._own_n(name):
+                continue
+            for n in sizes if isinstance(sizes, list) else ():
+                if isinstance(n, int) and (odd := spec.conflict_of(n=n)):
+                    yield self._fault(("strategies", name), f"with n = {n} of the grid: {odd}")
+                    break
 
     def _check_allocation(self) -> Iterator[Fault]:
         """Shares by difficulty are for plain votes over at least the first samples."""

@@ -12,6 +12,9 @@ from rich.text import Text
 from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import parts
 
+#: Of samples that a strategy never had scored: that is its own choice, and nobody failed to judge them.
+NOT_ASKED = "not asked"
+
 
 def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
     """For each verifier: the samples without a score, by verdict, and the written verdicts that nobody can read."""
@@ -26,6 +29,7 @@ def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
             for part in parts(path, [f"score.{name}", f"verdict.{name}", f"unread.{name}"]):
                 value, verdict, count = (part[f"{kind}.{name}"] for kind in ("score", "verdict", "unread"))
                 lacking = verdict.filter(pc.is_null(value)).drop_null()
+                lacking = lacking.filter(pc.not_equal(lacking, NOT_ASKED))
                 scores[name] += len(part) - value.null_count + len(lacking)
                 missing.update({(name, v["values"]): v["counts"] for v in lacking.value_counts().to_pylist()})
                 unread[name] += pc.sum(count).as_py() or 0

@@ -16,12 +16,14 @@ from metagen.cost import Usage
 from metagen.errors import MetagenError
 from metagen.generators.primitive import thought_of
 from metagen.journal import Journal, Row
-from metagen.runs.table import costs
+from metagen.runs.table import costs, unjudged
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.tasks.base import Problem
 from metagen.verifiers.base import UNSCORED, Verifier
 
+#: Of a sample that a strategy did not have scored in its scope `score`, though no limit kept it from that.
+NOT_ASKED = Score(None, verdict=unjudged.NOT_ASKED)
 SAMPLES = f"{costs.POOL}/{costs.SAMPLING}"
 
 
@@ -70,9 +72,13 @@ def read_samples(problem: Problem, rows: Iterable[Row]) -> list[tuple[Sequence, 
 
 
 async def read_scores(
-    verifier: Verifier, sequences: abc.Sequence[Sequence], root: Callable[[], Scope]
+    verifier: Verifier,
+    sequences: abc.Sequence[Sequence],
+    root: Callable[[], Scope],
+    *,
+    missing: Score = UNSCORED,
 ) -> list[Score]:
-    """The scores that are recorded; the others, which a budget left out, are `UNSCORED`.
+    """The scores that are recorded; in place of the others, `missing`.
 
     root: makes a scope of the problem whose journal is `Recorded`.
     """
@@ -80,8 +86,8 @@ async def read_scores(
         return await verifier.score(sequences, scope=root().child(costs.POOL).child(costs.SCORING))
     except Unrecorded:
         if len(sequences) == 1:
-            return [UNSCORED]
-    return [(await read_scores(verifier, [one], root))[0] for one in sequences]
+            return [missing]
+    return [(await read_scores(verifier, [one], root, missing=missing))[0] for one in sequences]
 
 
 def _sequence(problem: Problem, row: Row) -> Sequence:

@@ -45,6 +45,7 @@ from metagen.sequence import Score, Sequence
 from metagen.strategies.base import Observe
 from metagen.strategies.candidates import Candidate
 from metagen.tasks.base import Problem
+from metagen.verifiers.base import UNSCORED
 
 if TYPE_CHECKING:
     from metagen.runs.directory import Cell
@@ -296,14 +297,19 @@ class Work:
         trace = root.trace
         rows = trace.rows
         if configuration.name in self.looked_at:
-            await self._attempts(configuration, out, rows)
+            await self._attempts(configuration, out, rows, root.exhausted)
         out.outcome(configuration.name, Candidate(sequence, answer), grade, trace)
         if self.calls is not None:
             out.calls(self.calls.direct(configuration, root.trace))
         return int(any(self._is_fresh(row) for row in rows))
 
-    async def _attempts(self, configuration: Cell, out: ProblemRows, rows: Iterable[Row]) -> None:
-        """The candidates of a configuration that ran by itself, with the scores that it paid for."""
+    async def _attempts(
+        self, configuration: Cell, out: ProblemRows, rows: Iterable[Row], exhausted: bool
+    ) -> None:
+        """The candidates of a configuration that ran by itself, with the scores that it paid for.
+
+        exhausted: a limit may have left out scores.
+        """
         found = attempts.read_samples(out.problem, rows)
         if not found:
             return
@@ -313,7 +319,12 @@ class Work:
         scores = {}
         if (name := configuration.verifier) is not None:
             recorded = partial(self._replay_scope, out.problem, configuration.name)
-            scores[name] = await attempts.read_scores(self.setup.verifiers[name], sequences, recorded)
+            scores[name] = await attempts.read_scores(
+                self.setup.verifiers[name],
+                sequences,
+                recorded,
+                missing=UNSCORED if exhausted else attempts.NOT_ASKED,
+            )
         judged = [Candidate(s, a) for s, a in zip(sequences, answers, strict=True)]
         out.attempts(configuration.generator, configuration.name, judged, grades, usages, scores)
 

@@ -7,9 +7,9 @@ from dataclasses import field
 from typing import Any
 
 from metagen import values
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import UnsupportedError
 from metagen.generators.base import Generator
-from metagen.parts import arguments_of, part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
@@ -72,8 +72,6 @@ class LengthControl(Strategy):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if odd := self.conflict(dict(arguments_of(self))):
-            raise InputError(f"{name}: {odd}")
         if not self.generator.independent:
             raise UnsupportedError(f"{name} draws until one fits; {self.generator!r} draws jointly")
         self._count = counter(self.generator, self.count, name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.parts import arguments_of, part
+from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.growth import Growth, Wanted
@@ -65,8 +65,6 @@ class MCTS(TreeSearch):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if odd := self.conflict(dict(arguments_of(self))):
-            raise InputError(f"{name}: {odd}")
         assert self.judge is not None
         if self.judge.relative:
             raise UnsupportedError(

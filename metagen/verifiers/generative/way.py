@@ -12,7 +12,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.engine import Engine, SamplingParams
 from metagen.generators.primitive import EngineGenerator
-from metagen.parts import arguments_of, part
+from metagen.parts import part
 from metagen.values import Amount, Count, Quantity
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.labels import reads_labels
@@ -57,10 +57,6 @@ class GenerativeVerifier(Verifier):
     chat: bool | None = None
     #: Who answers its question.
     respondent: Respondent = field(init=False)
-
-    def __post_init__(self) -> None:
-        if odd := self.conflict(dict(arguments_of(self))):
-            raise InputError(f"{self.name}: {odd}")
 
     @classmethod
     def conflict(cls, given: Mapping[str, Any]) -> str | None:

@@ -17,8 +17,11 @@ from metagen.runs.directory import RunDirectory
 ROOT = Path(__file__).parents[3]
 TOY = Path(__file__).parents[1] / "toy"
 CODE = """\
+from dataclasses import field
 import metagen as mg
 from metagen.generators.torch import TorchEngine
+from metagen.parts import part
+from metagen.values import Count
 from metagen.verifiers.function import FunctionVerifier
 from metagen_toy import ToyTask, generator
 
@@ -36,6 +39,33 @@ class Shortest(mg.Strategy):
     async def run(self, prefix, until, scope):
         draws = await self.generator.generate(prefix, n=self.n, scope=scope.child("sample"))
         return (max if self.longest else min)(draws, key=lambda draw: len(draw.text))
+
+
+@part
+class Agree(mg.Strategy):
+    \"\"\"Draws until answers agree, and asks the verifier about the first of these alone.\"\"\"
+
+    generator: mg.Generator = field(kw_only=False)
+    n: Count = field(kw_only=False)
+    verifier: mg.Verifier
+    answer: mg.AnswerRule
+    agree: Count = 2
+
+    @classmethod
+    def conflict(cls, given):
+        agree, n = given["agree"], given["n"]
+        return f"agree={agree}, n={n}; expected agree ≤ n" if agree > n else None
+
+    async def run(self, prefix, until, scope):
+        sample, keys = scope.child("sample"), []
+        for number in range(self.n):
+            (draw,) = await self.generator.generate(prefix, start=number, until=until, scope=sample)
+            scope.offer(draw)
+            keys += [answer.key for answer in await self.answer.read([draw])]
+            if keys.count(keys[-1]) >= self.agree:
+                (score,) = await self.verifier.score([draw], scope=scope.child("check"))
+                return draw
+        return draw
 
 
 class Own(TorchEngine):
@@ -59,6 +89,7 @@ def brevity(*, name: str = "brevity") -> FunctionVerifier:
 POINTS = """\
 [metagen.strategies]
 shortest = metagen_short:Shortest
+agree = metagen_short:Agree
 absent = metagen_short:Nothing
 nowhere = metagen_missing.part:Thing
 
@@ -94,6 +125,7 @@ strategies:
   long: {kind: shortest, longest: true}
   best: {kind: best_of_n, verifier: brief}
   vote: {kind: majority, answer: {kind: loudest, loud: true}}
+  agree: {kind: agree, verifier: brief, agree: 1}
 grid: {n: [1, 4]}
 """
 
@@ -149,7 +181,9 @@ def test_every_kind_of_part_comes_from_a_distribution(place: Path) -> None:
     done = metagen(place, "run", "plugged.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = RunDirectory(place / "runs" / "plugged").final_state().lines
-    assert {line.strategy for line in lines} == {"short", "long", "best", "vote"}
+    assert {line.strategy for line in lines} == {"short", "long", "best", "vote", "agree"}
+    # A strategy that never asks about a sample is no judge that failed.
+    assert "no score for" not in done.stdout
     assert "metagen_toy" not in (place / "plugged.yaml").read_text()
 
 
@@ -206,6 +240,8 @@ WRONG = (
     ("{kind: shortest}", "{kind: shortst}", "did you mean 'shortest'?"),
     ("longest: true", "longer: true", "did you mean 'longest'?"),
     ("kind: loudest", "kind: loudst", "strategies.vote.answer.kind = 'loudst': expected one of number,"),
+    ("agree: 1}", "agree: 2}", "strategies.agree: with n = 1 of the grid: agree=2, n=1; expected agree ≤ n"),
+    ("agree: 1}", "agree: 5, n: [8, 4]}", "agree=5, n=4; expected agree ≤ n"),
     ("loud: true", "loud: very", "strategies.vote.answer.loud = 'very': expected true or false"),
 )
 #: The command for several files, in one process.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from metagen import trust
+from metagen.border import call
 from metagen.errors import ConfigError
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
@@ -39,13 +40,22 @@ class DerivedSpec(PartSpec):
     #: Fields of earlier versions, with what to do in place of each; None for one that is left out in silence.
     former: ClassVar[Mapping[str, str | None]] = {}
 
+    def conflict_of(self, **given: Any) -> str | None:
+        """What its values cannot be to each other; None if nothing is wrong. given: in place of what it says."""
+        check = type(self).conflict
+        if check is None:
+            return None
+        fields = {name: getattr(self, name) for name in type(self).model_fields} | given
+        odd: str | None = call(self, check, fields, hint=str | None)
+        return odd
+
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        check = type(self).conflict
-        if check is not None and (
-            odd := check({name: getattr(self, name) for name in type(self).model_fields})
-        ):
-            raise ValueError(odd)
+        """Asks for each n of its own. For those of the grid, `Combinations` asks."""
+        n = getattr(self, "n", 0)
+        for given in [{"n": one} for one in n or ()] if n is None or isinstance(n, tuple) else [{}]:
+            if odd := self.conflict_of(**given):
+                raise ValueError(odd)
         return self
 
     def options(self) -> dict[str, Any]:

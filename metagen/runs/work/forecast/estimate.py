@@ -236,6 +236,12 @@ class _Estimator:
         strategy = self.setup.strategy(c)
         if isinstance(strategy, ParallelStrategy) and strategy.chooser.spends:
             return "its n samples are counted, what a model is asked in order to choose among them is not"
+        if (
+            isinstance(strategy, ParallelStrategy)
+            and strategy.chooser.verifier is not None
+            and not c.verifier
+        ):
+            return "its n samples are counted, the scores that its aggregator reads are not"
         return (
             "at most n samples are counted; it ends with the first accepted"
             if c.kind == "rejection"

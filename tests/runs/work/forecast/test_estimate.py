@@ -333,3 +333,18 @@ def test_strategies_that_choose_among_n_are_counted_as_far_as_they_are_known(tmp
     ]
     over = estimate.estimate(schema.load(file, sets=sets))
     assert not over.parts and "stands over another" in over.missing[0]
+    for kind, told in (
+        ("{kind: majority}", ()),
+        (
+            "{kind: weighted, verifier: last}",
+            ("writer/best-of-n@1: its n samples are counted, the scores that its aggregator reads are not",),
+        ),
+    ):
+        sets = [
+            f"strategies.best-of-n={{kind: parallel, aggregator: {kind}}}",
+            "grid.strategies=[best-of-n]",
+            "grid.n=[1]",
+        ]
+        found = estimate.estimate(schema.load(file, sets=sets))
+        assert [(part.name, part.calls) for part in found.parts] == [("writer", 4)]
+        assert found.missing == told
