@@ -122,9 +122,12 @@ def study(
     sets: Sets = None,
     limit: Limit = None,
     out: Annotated[
-        Path | None, typer.Option(help="The study's directory; by default runs/NAME, which is gone on with.")
+        Path | None,
+        typer.Option(help="The study's directory, by default runs/NAME. A study that is there continues."),
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Estimate the work of each role; run nothing.")
+    ] = False,
     rehearse: Rehearse = False,
     as_json: Json = False,
     track: Track = None,
