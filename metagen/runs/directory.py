@@ -178,8 +178,8 @@ class RunDirectory:
                 return cls(root)
             if (root / STUDY).is_file():
                 roles = sorted(p.parent.name for p in root.glob("*/experiment.yaml"))
-                known = ", ".join(f"{path}/{role}" for role in roles) or "none yet"
-                raise InputError(f"{str(root)!r} is a study; name one of its runs: {known}")
+                runs = ", ".join(f"{path}/{role}" for role in roles) or "none yet"
+                raise InputError(f"{str(root)!r} is a study; name one of its runs: {runs}")
         known = sorted(p.parent.name for p in within.glob("*/experiment.yaml"))
         what = "is no run directory (it has no experiment.yaml)" if Path(path).is_dir() else "does not exist"
         raise InputError(f"run {str(path)!r} {what}; {nearest(Path(path).name, known, 'runs')}")

@@ -175,9 +175,9 @@ class TemperatureSpec(Spec):
 class SplittingSpec(Spec):
     """Compute split between generating and verifying: n samples, each verified with k critiques.
 
-    models: the generators to measure. aggregate: the rule that picks an answer among the samples. critiques: for each
-    k, the verifier with k critiques. n: numbers of samples. cost_of_critique: the cost of one critique as a share of the
-    cost of a sample, for pools that do not record it.
+    models: the generators to measure. aggregate: the rule that picks an answer among the samples. critiques:
+    for each k, the verifier with k critiques. n: numbers of samples. cost_of_critique: the cost of one critique
+    as a share of the cost of a sample, for pools that do not record it.
     """
 
     models: Models
