@@ -16,7 +16,13 @@ def compare(
     first: Run,
     second: Run,
     pair: Annotated[
-        list[str] | None, typer.Option(metavar="A=B", help="Configurations that belong together.")
+        list[str] | None,
+        typer.Option(
+            metavar="A=B",
+            help="Compare A of the first with B of the second: two configurations, such as "
+            "small/majority@8=small/weighted@8, or two curves of studies, such as small/majority=small/weighted. "
+            "The two may be one run. May be repeated; by default equal names are compared.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

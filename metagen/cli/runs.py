@@ -122,9 +122,12 @@ def study(
     sets: Sets = None,
     limit: Limit = None,
     out: Annotated[
-        Path | None, typer.Option(help="The study's directory; by default runs/NAME, which is gone on with.")
+        Path | None,
+        typer.Option(help="The study's directory, by default runs/NAME. A study that is there continues."),
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; run nothing.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Estimate the work of each role; run nothing.")
+    ] = False,
     rehearse: Rehearse = False,
     as_json: Json = False,
     track: Track = None,
@@ -227,32 +230,37 @@ def grade(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="How answers are read and told apart: math (by default), number, text, choice, word, literal, "
+            help="The rule that reads and compares answers: math (the default), number, text, choice, word, literal, "
             "verdicts, module:attribute, or YAML, {kind: choice, letters: ABCD}.",
         ),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option(help="Where in a sample its answer stands: a regular expression.")
+        str | None, typer.Option(help="A regular expression that finds the answer in a sample.")
     ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
-            help="A field with a number for each sample, to select by; of lists FIELD~4: the mean of 4, drawn at "
-            "random. May be repeated."
+            help="A field with a score for each sample; it adds best-of-n and a weighted vote. If a sample has a list "
+            "of scores, FIELD~4 takes the mean of 4, drawn at random. May be repeated."
         ),
     ] = None,
     correct: Annotated[
         str | None,
-        typer.Option(help="The field that says of each sample whether it is right: the grader then."),
+        typer.Option(
+            help="The field with a verdict for each sample, 1 or 0. Verdicts replace the comparison of answers."
+        ),
     ] = None,
     thoughts: Annotated[
-        str | None, typer.Option(help="The field of what was thought before each sample, told apart from it.")
+        str | None,
+        typer.Option(
+            help="The field with the thought before each sample. A thought is no part of the answer."
+        ),
     ] = None,
     thought_end: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="What ends a thought within a sample, such as '</think>': what stands before is told apart.",
+            help="The end mark of a thought within a sample, such as '</think>'. The answer stands after it.",
         ),
     ] = "",
     fields: Annotated[
@@ -260,8 +268,8 @@ def grade(
         typer.Option(
             "--field",
             metavar="NAME=FIELD",
-            help="A field with something else of each sample: generated, prefilled (tokens), seconds, money; or counts "
-            "in place of samples: successes, n. May be repeated.",
+            help="A field with the costs of each sample: generated, prefilled (tokens), seconds, money. In place of "
+            "samples, fields with counts: successes, n. May be repeated.",
         ),
     ] = None,
     where: Annotated[
@@ -269,7 +277,7 @@ def grade(
         typer.Option("--where", metavar="FIELD=VALUE", help="Only records with this value; may be repeated."),
     ] = None,
     unknown: Annotated[
-        Unknowns, typer.Option(help="What becomes of samples without a verdict, and of failed calls.")
+        Unknowns, typer.Option(help="The treatment of samples without a verdict, and of failed calls.")
     ] = Unknowns.exclude,
     maps: Annotated[
         list[str] | None,

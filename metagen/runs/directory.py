@@ -169,10 +169,17 @@ class RunDirectory:
 
     @classmethod
     def find(cls, path: str | Path, within: Path = RUNS) -> Self:
-        """The run at `path`, or of that name below `within`. Raises InputError with the nearest names."""
+        """The run at `path`, or of that name below `within`. Raises InputError with the nearest names.
+
+        A study has several runs: the error names them.
+        """
         for root in (Path(path), within / path):
             if (root / "experiment.yaml").is_file():
                 return cls(root)
+            if (root / STUDY).is_file():
+                roles = sorted(p.parent.name for p in root.glob("*/experiment.yaml"))
+                runs = ", ".join(f"{path}/{role}" for role in roles) or "none yet"
+                raise InputError(f"{str(root)!r} is a study; name one of its runs: {runs}")
         known = sorted(p.parent.name for p in within.glob("*/experiment.yaml"))
         what = "is no run directory (it has no experiment.yaml)" if Path(path).is_dir() else "does not exist"
         raise InputError(f"run {str(path)!r} {what}; {nearest(Path(path).name, known, 'runs')}")

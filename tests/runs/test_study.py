@@ -258,6 +258,20 @@ def test_an_interrupted_study_goes_on(study_file: Write, tmp_path: Path, calls: 
     assert sorted(calls()) == sorted(wanted * 2)
 
 
+def test_a_study_that_is_not_tuned_yet_says_how_to_go_on(study_file: Write, tmp_path: Path) -> None:
+    file, root = study_file(), tmp_path / "study"
+
+    def stop(role: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        studies.run(schema.load(file), root, begins=stop)
+    with pytest.raises(
+        InputError, match=r"is not finished: no setting of .+; go on with: metagen resume .+study"
+    ):
+        report.again(StudyDirectory(root))
+
+
 def test_another_seed_is_refused_and_changes_nothing(study_file: Write, tmp_path: Path) -> None:
     file, root = study_file(study=""), tmp_path / "study"
     play(file, root)

@@ -54,8 +54,8 @@ def of_study(directory: StudyDirectory, study: Study, phase: Phase | None = None
     frozen = tune.frozen(study, chosen)
     if left := [cell for cell in frozen if cell not in chosen]:
         raise InputError(
-            f"{str(directory.frozen)!r} has no setting of {'/'.join(left[0])} that was chosen from what {STUDY} says; "
-            "run the study again: what is recorded costs nothing"
+            f"the study {str(directory.root)!r} is not finished: no setting of {'/'.join(left[0])} is chosen yet for "
+            f"its {STUDY}; go on with: metagen resume {directory.root}"
         )
     spec, accelerators = study.spec, processors(study)
     halves = study.experiment.seed if spec.limit is not None and spec.limit.halves else None

@@ -67,9 +67,10 @@ Data = Annotated[dict[str, Any], Expects("a mapping that is laid over task:")]
 
 
 class AcceleratorSpec(Spec):
-    """One that costs are modelled for. hardware: its name; or peak in FLOP/s and bandwidth in bytes/s.
+    """An accelerator for modelled costs. hardware: its name, in place of peak and bandwidth.
 
-    batch: sequences that it serves at a time. peak: FLOP/s. bandwidth: bytes/s.
+    batch: the number of sequences that it serves at a time. peak: its speed in FLOP/s. bandwidth: the speed of
+    its memory in bytes/s.
     """
 
     hardware: HardwareName | None = None
@@ -92,18 +93,20 @@ class AcceleratorSpec(Spec):
 
 
 class SizeSpec(Spec):
-    """Of a model whose samples were recorded elsewhere. parameters: N of the 2N rule; tokens: of a sample."""
+    """The size of a model with recorded samples. parameters: N of the 2N rule. tokens: the mean length of a sample."""
 
     parameters: Positive
     tokens: Positive | None = None
 
 
 class DevelopmentSpec(Spec):
-    """Where strategies are tuned: every one on the same problems, with at most `trials` settings.
+    """The tuning of strategies: all on the same problems, with at most `trials` settings each.
 
-    task: laid over `task:`; share: of the problems of a task without splits, which are no test problems then. n:
-    settings are judged by the mean over their n up to it. settings: of a strategy; ties go to the first. trials:
-    settings of a strategy at most.
+    task: the fields of `task:` that differ for development problems, such as `{split: validation, seed: 70}`. share: in
+    place of `task`, the share of the problems that are used for tuning and not for the test. trials: the largest number
+    of settings of a strategy. n: a setting is judged by its mean accuracy over the strategy's n up to this one.
+    settings: by strategy, the settings to try, such as `[{}, {generator.temperature: 0.7}]`; `{}` changes nothing, and
+    the first wins a tie.
     """
 
     task: Data | None = None
@@ -124,9 +127,10 @@ class DevelopmentSpec(Spec):
 
 
 class LimitSpec(Spec):
-    """Samples that limits are judged by: an independent pool of n, drawn with another seed, or half of each pool.
+    """Samples for the limits of voting: an independent pool of n, drawn with another seed, or half of each pool.
 
-    n: samples of the independent pool. seed: of that pool. halves: take half of each pool instead.
+    n: the number of samples of the independent pool. seed: the seed of that pool. halves: half of each pool takes the
+    place of the independent pool.
     """
 
     n: Count | None = None
@@ -141,11 +145,12 @@ class LimitSpec(Spec):
 
 
 class TemperatureSpec(Spec):
-    """Decoding against coverage, vote and diversity: at these temperatures, and with these adapters as written.
+    """Decoding against coverage, vote and diversity: at several temperatures, and with several adapters.
 
-    adapters: what each changes in the generator, such as `{top_p: 0.9}`. engines: of a model, others that run in the
-    place of its own, such as one tilted token by token; how far each goes from it is measured. models: generators.
-    values: temperatures. n: samples of each. task: laid over `task:`.
+    models: the generators to measure. values: temperatures. adapters: fields of the generator that differ, such as
+    `{top_p: 0.9}`. engines: by generator, engines in place of its own, such as a model tilted token by token; the
+    divergence of each from the model is measured. n: the number of samples of each setting. task: the fields of `task:`
+    that differ.
     """
 
     models: Models
@@ -170,8 +175,9 @@ class TemperatureSpec(Spec):
 class SplittingSpec(Spec):
     """Compute split between generating and verifying: n samples, each verified with k critiques.
 
-    critiques: k → the verifier with so many. cost_of_critique: of one, where a pool does not tell, as a share of what
-    a sample costs. models: generators. aggregate: how the samples are aggregated. n: numbers of samples.
+    models: the generators to measure. aggregate: the rule that picks an answer among the samples. critiques:
+    for each k, the verifier with k critiques. n: numbers of samples. cost_of_critique: the cost of one critique
+    as a share of the cost of a sample, for pools that do not record it.
     """
 
     models: Models
@@ -184,9 +190,9 @@ class SplittingSpec(Spec):
 
 
 class AlignmentSpec(Spec):
-    """Reward against KL. proxy: the reward that is chosen by; gold: what is meant. enumerable: exact toy models too.
+    """Reward against KL. models: the generators to measure. proxy: the reward that chooses among samples.
 
-    models: generators.
+    gold: the reward that counts. enumerable: adds toy models with exact figures.
     """
 
     models: Models
@@ -196,10 +202,10 @@ class AlignmentSpec(Spec):
 
 
 class StudySpec(Spec):
-    """The questions of a study, beyond its experiment. budgets: by cost, where strategies are compared.
+    """The questions of a study, beyond its experiment. budgets: by cost, amounts per problem to compare strategies at.
 
-    baselines: every model is given greedy decoding and one sample, tuned, where the file has none. accelerators: by
-    name, hardware for modelled costs. sizes: by generator, of models whose samples were recorded elsewhere.
+    baselines: adds greedy decoding and one tuned sample for each model, if the file has none. accelerators: by name,
+    hardware for modelled costs. sizes: by generator, sizes of models with recorded samples.
     """
 
     baselines: Switch = True

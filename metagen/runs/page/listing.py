@@ -21,6 +21,7 @@ from rich.text import Text
 
 from metagen.errors import InputError
 from metagen.runs.directory import RUNS, RunDirectory, State
+from metagen.runs.names import STUDY
 
 Condition = Literal["running", "interrupted", "failed", "complete", "incomplete"]
 STYLES: dict[Condition, str] = {
@@ -36,12 +37,13 @@ STYLES: dict[Condition, str] = {
 class Summary:
     """One run.
 
-    state: `running` while a process writes it; `interrupted` by Ctrl-C or killed; `failed` when nothing was
-    delivered; `incomplete` when it came to its end, but parts of it failed; else `complete`.
-    problems: of the experiment; None before the run came to know them. samples: delivered, or, of a run
-    without an end, recorded so far; None where its journal does not hold them. best: the configuration of the highest
-    accuracy, oracles aside, once the run was reported. age: seconds since it was last written. size: bytes of all its
-    files.
+    name: of its directory; of a study's run with that of the study, such as `sums/test`. state: `running`
+    while a process writes it; `interrupted` by Ctrl-C or killed; `failed` when nothing was delivered;
+    `incomplete` when it came to its end, but parts of it failed; else `complete`. problems: of the
+    experiment; None before the run came to know them. samples: delivered, or, of a run without an end,
+    recorded so far; None where its journal does not hold them. best: the configuration of the highest
+    accuracy, oracles aside, once the run was reported. age: seconds since it was last written. size: bytes of
+    all its files.
     """
 
     name: str
@@ -83,7 +85,7 @@ def summary(root: Path) -> Summary:
     if samples is None and (not state or state.journaled):
         samples = _count_samples(directory.journal)
     return Summary(
-        root.resolve().name, str(root), condition, state.problems if state else None, samples,
+        _name(root), str(root), condition, state.problems if state else None, samples,
         best, accuracy, max(0.0, round(age, 3)), size,
     )  # fmt: skip
 
@@ -129,7 +131,14 @@ def bytes_of(size: float) -> str:
 
 
 def _below(within: Path) -> list[Path]:
-    return [path.parent for path in within.glob("*/experiment.yaml")]
+    """The runs in a directory, and those of the studies in it."""
+    studies = [path.parent for path in within.glob(f"*/{STUDY}")]
+    return [path.parent for place in (within, *studies) for path in place.glob("*/experiment.yaml")]
+
+
+def _name(root: Path) -> str:
+    root = root.resolve()
+    return f"{root.parent.name}/{root.name}" if (root.parent / STUDY).is_file() else root.name
 
 
 def _condition(directory: RunDirectory, state: State | None) -> Condition:

@@ -29,6 +29,9 @@ from metagen.runs.note import Note
 from metagen.runs.questions import compare as runs
 from metagen.runs.questions.found import Found, find
 
+#: Configurations without a partner that a note names.
+NAMED = 3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtBudget:
@@ -74,6 +77,7 @@ def compare(a: Found, b: Found, pairs: Mapping[str, str] | None = None) -> Compa
         notes.append(Note("test", text))
     elif others is None or others:
         measured = runs.compare(a.run, b.run, others)
+        notes += [] if others else _unpaired(a.run, b.run)
     if not found and measured is None:
         why = "; ".join(f"{note.about}: {note.text}" for note in notes[:3])
         raise InputError(f"nothing of {str(a.root)!r} and {str(b.root)!r} can be compared: {why}")
@@ -82,6 +86,18 @@ def compare(a: Found, b: Found, pairs: Mapping[str, str] | None = None) -> Compa
 
 def _lines(run: RunDirectory) -> set[str]:
     return {line.name for line in run.state().lines}
+
+
+def _unpaired(a: RunDirectory, b: RunDirectory) -> list[Note]:
+    """Configurations that only one of the two has; a setting that was chosen anew is part of a name."""
+    one, two = _lines(a), _lines(b)
+    found = []
+    for side, left in (("A", one - two), ("B", two - one)):
+        if left:
+            some = ", ".join(sorted(left)[:NAMED]) + (", …" if len(left) > NAMED else "")
+            text = f"{len(left)} of {side} have no equal name in the other: {some}; pair them by --pair A=B"
+            found.append(Note("configurations", text))
+    return found
 
 
 def _identical(a: RunDirectory, b: RunDirectory) -> None:
@@ -121,16 +137,17 @@ def curves(
             notes.append(Note(name, "no problem that both have measured at all points: not compared"))
             continue
         at = tuple(place[fine] for place in places)
-        last = None
+        last, outside = None, dict[tuple[str, str], list[str]]()
         for cost, budget in _budgets(a, b, x, y, at, notes):
             masks = (_mask(x, at[0]), _mask(y, at[1]))
             both = even(x, y, cost, budget, *masks)
             if both is None:
                 begins = {c.name: float(ladder(c, cost, m)[1][0]) for c, m in ((x, masks[0]), (y, masks[1]))}
                 dear = max(begins, key=begins.__getitem__)
-                more = "more than the other was measured up to, which is "
-                why = f"is {'' if budget < begins[dear] else more}below the cheapest point of {dear}"
-                notes.append(Note(name, f"{cost}={budget:.4g} {why}"))
+                why = f"below the cheapest point of {dear}"
+                if budget >= begins[dear]:
+                    why = f"not compared, since the other curve ends {why}"
+                outside.setdefault((cost, why), []).append(f"{cost}={budget:.4g}")
                 continue
             # Beyond the last point of one nothing changes: one test, counted once.
             same = (cost, both[0].spends)
@@ -139,6 +156,8 @@ def curves(
                 rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
                 found[test] = (cost, budget, both[0].spends)
             last = same
+        for (_, why), at_costs in outside.items():
+            notes.append(Note(name, f"{', '.join(at_costs)} {'is' if len(at_costs) == 1 else 'are'} {why}"))
     found_of = contrasts(rows, fewest=FEW) if rows else []
     tests = {c.name: c for c in found_of}
     few = [name for name, c in tests.items() if c.difference.problems < FEW]

@@ -167,3 +167,19 @@ def test_samples_that_no_journal_holds_are_unknown_until_the_run_ends(tmp_path: 
         ("running", None), ("complete", 2), ("interrupted", None),
     ]  # fmt: skip
     assert "–" in shown([seen[0]])
+
+
+def test_runs_of_a_study_have_its_name(experiment_file: Write, tmp_path: Path) -> None:
+    root = tmp_path / "runs" / "sums"
+    for role in ("development", "test"):
+        run(experiment_file(count=1, n="[1]"), root / role)
+    assert (
+        listing.runs(tmp_path / "runs") == []
+    )  # no study: directories within directories are not looked into
+    (root / "study.yaml").write_text("name: sums\n")
+    for within in (tmp_path / "runs", root):
+        found = listing.runs(within)
+        assert {one.name for one in found} == {"sums/development", "sums/test"}
+    assert "sums/development" in shown(found)
+    with pytest.raises(InputError, match="is a study; name one of its runs: sums/development, sums/test"):
+        RunDirectory.find("sums", tmp_path / "runs")

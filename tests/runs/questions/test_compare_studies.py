@@ -121,6 +121,22 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert {one.budget for one in found} == {1e8, 1e9}
 
 
+def test_a_curve_that_ends_before_the_other_begins() -> None:
+    dear = replace(
+        MADE.curve("large", "majority"), costs={"flops": MADE.curve("large", "majority").costs["flops"] * 1e6}
+    )
+    other = replace(MADE, curves=(dear,))
+    _, notes = curves(MADE, other, {"small/majority": "large/majority"})
+    assert [note.text for note in notes] == [
+        "flops=1e+08, flops=1e+09 are below the cheapest point of large/majority"
+    ]
+    rich = replace(other, budgets={"flops": (1e16,)})
+    _, notes = curves(rich, replace(MADE, budgets={}), {"large/majority": "small/majority"})
+    assert [note.text for note in notes] == [
+        "flops=1e+16 is not compared, since the other curve ends below the cheapest point of large/majority"
+    ]
+
+
 def test_budgets_beyond_both_curves_are_one_test() -> None:
     rich = replace(MADE, budgets={"flops": (1e12, 1e13, 1e14)})
     found, _ = curves(rich, replace(rich, budgets={}), {"small/majority": "small/majority"})
@@ -192,6 +208,21 @@ def test_studies_are_compared_by_their_tests_and_by_their_curves(studies: tuple[
     data = json.loads(result.stdout)
     assert data["problems"]["both"] == 12 and len(data["curves"]) == len(found.curves)
     assert {row["cost"] for row in data["curves"]} == {"samples"}
+
+
+def test_configurations_without_a_partner_are_named(studies: tuple[Path, Path]) -> None:
+    assert not any(note.about == "configurations" for note in compare(*map(find, studies)).notes)
+    state = studies[1] / "test" / "state.json"
+    data = json.loads(state.read_text())
+    for line in data["lines"]:
+        line["name"] = line["name"].replace("large/", "large.skill-0.2/")
+    state.write_text(json.dumps(data))
+    found = compare(*map(find, studies))
+    said = [note.text for note in found.notes if note.about == "configurations"]
+    assert len(said) == 2 and all("have no equal name in the other: large" in text for text in said)
+    assert found.runs is not None and found.curves
+    pairs = {"small/majority@8": "small/majority@8"}
+    assert not any(note.about == "configurations" for note in compare(*map(find, studies), pairs).notes)
 
 
 def test_a_study_and_a_run(studies: tuple[Path, Path]) -> None:

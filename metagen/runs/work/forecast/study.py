@@ -42,7 +42,7 @@ def render(found: Mapping[Role, Estimate]) -> RenderableType:
     table.add_section()
     table.add_row("total", "", *map(amount, sums))
     lines = [Text(line) for line in _explanations(found)]
-    return Group(table, *lines, Text("Nothing was run; the study is, without --dry-run."))
+    return Group(table, *lines, Text("Nothing was run. Without --dry-run, this command runs the study."))
 
 
 def _explanations(found: Mapping[Role, Estimate]) -> list[str]:
