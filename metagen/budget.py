@@ -40,7 +40,7 @@ class Budget:
 
     generated, prefilled: logical tokens. calls: samples and scores, one each. flops: exact
     accounting. money: in the currency of the engines' prices. seconds: a deadline, from the moment
-    at which the budget is opened.
+    at which the budget is opened. Raises InputError for a limit below 0.
     """
 
     generated: int | None = None
@@ -63,7 +63,7 @@ class Budget:
 
     @classmethod
     def of(cls, value: BudgetLike) -> Budget | None:
-        """A budget from what people type: an integer means generated tokens."""
+        """A budget from what people type: an integer means generated tokens. Raises InputError for an unknown limit."""
         if value is None or isinstance(value, Budget):
             return value
         if isinstance(value, dict):

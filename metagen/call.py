@@ -263,7 +263,10 @@ class LeafCall:
         return self.bound(usage)
 
     def bound(self, worst: Usage) -> Amounts:
-        """A worst case as amounts; a limit on something that cannot be bounded is an error."""
+        """A worst case as amounts; a limit on something that cannot be bounded is an error.
+
+        Raises UnsupportedError for a limit whose worst case the call does not know.
+        """
         for limit in self.limits:
             if getattr(worst, limit.dimension) is None:
                 raise UnsupportedError(

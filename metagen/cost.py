@@ -29,6 +29,12 @@ class Usage:
     decoded. calls: samples and scores, one each. flops, flops_2n: by the exact accounting and by 2N
     per token. money: in the currency of the price. seconds: of work, summed over calls. forced: of the
     tokens decoded, those that a grammar forced, which are run together and drawn by nobody.
+
+    Examples:
+        >>> from metagen.cost import Usage
+        >>> total = Usage(generated=8, calls=1) + Usage(generated=4, calls=1, money=None)
+        >>> total.generated, total.calls, total.money
+        (12, 2, None)
     """
 
     prefilled: int | None = 0
@@ -376,6 +382,11 @@ class Price:
 
     prompt: of prompt tokens computed. cached: of prompt tokens read from a cache; None: like prompt. generated: of
     generated tokens. currency: of all three. Raises InputError for negative prices.
+
+    Examples:
+        >>> from metagen.cost import Price, Usage
+        >>> Price(prompt=0.15, generated=0.60).of(Usage(prefilled=1_000_000, generated=500_000))
+        0.45
     """
 
     prompt: Quantity

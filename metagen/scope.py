@@ -99,7 +99,8 @@ class Scope:
         """A scope of its own for a nested call; `role` names its role and position, once.
 
         budget: a limit of its own, nested under those above. speaks: what one sample there writes is what this scope
-        was asked for, so that it can be streamed.
+        was asked for, so that it can be streamed. Raises ScopeError for a role that is none, or that has a child
+        already.
         """
         if not role or role != role.strip("/") or "#" in role:
             raise ScopeError(f"{role!r} cannot name a scope: expected a role such as 'sample' or 'revise/2'")

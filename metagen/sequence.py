@@ -116,7 +116,8 @@ class Prompt:
     form: how messages are sent: as turns, by the model's chat template (`chat`, or None), as plain text (`text`), or as
     turns to a model that has a template, and else as plain text (`auto`). A text is sent as it is; `text` says that
     this is meant for models with a template, too, whose generators else warn of it. A server's chat API knows turns
-    only: a text is what the user says, and form `text` is refused.
+    only: a text is what the user says, and form `text` is refused. Raises PromptError for a text beside messages, for
+    neither, and for a form that does not fit.
     """
 
     problem_id: str
@@ -150,7 +151,8 @@ class Prompt:
     ) -> Prompt:
         """A prompt from what people type: a string or chat messages; its id is its digest.
 
-        form: as of a Prompt; `chat` and `auto` make a string the user's turn. A Prompt is returned as it is.
+        form: as of a Prompt; `chat` and `auto` make a string the user's turn. A Prompt is returned as it is. Raises
+        PromptError for an empty prompt, or what is none.
         """
         if isinstance(prompt, Prompt):
             return prompt
@@ -210,7 +212,8 @@ class Score:
     value: in [0, 1], or None where there is only a verdict. raw: the scalar before the monotone map
     into [0, 1]. steps: one value per step, for process verifiers. feedback: words for refinement.
     verdict: `timeout`, `unparsable`, … instead of a value. oracle: made with the reference answer.
-    unread: of the answers that a judge wrote, how many have no verdict that can be read; they count for nothing.
+    unread: of the answers that a judge wrote, how many have no verdict that can be read; they count for nothing. Raises
+    InputError for a value outside [0, 1], and for neither value nor verdict.
     """
 
     value: float | None
@@ -351,7 +354,8 @@ class Sequence:
         """This sequence with `text` appended. `step_end` counts characters from the old end. thought: what was thought
         between; it goes on from a thought that is there.
 
-        Ids survive only when the old ones belong to the same tokenizer (or the old text is empty).
+        Ids survive only when the old ones belong to the same tokenizer (or the old text is empty). Raises InputError
+        for a sequence that is finished.
         """
         if self.finish is not None:
             raise InputError(
@@ -429,7 +433,8 @@ class Step:
 
     A step of `max_tokens` without delimiter is cut: `finish` stays None and `cut` is True. mark: what the step that
     holds the answer has in its text, such as `\boxed{`: once that step has ended, so has the sequence (`finish` is
-    "stop"), and nothing is asked for its end token.
+    "stop"), and nothing is asked for its end token. Raises InputError for an empty delimiter or mark, and for
+    max_tokens < 1.
     """
 
     delimiter: str = "\n"
@@ -467,7 +472,7 @@ class Step:
 @checked
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Generate `count` tokens, or fewer if the sequence ends."""
+    """Generate `count` tokens, or fewer if the sequence ends. Raises InputError for a count below 1."""
 
     count: int
 

@@ -169,7 +169,8 @@ def predict_by_group(pool: Pool, ns: Sequence[int], groups: ArrayLike | None = N
     """`predict_in_pool` with the score's distribution of each group of problems, [len(ns), problems].
 
     groups: [problems], labels such as a level of difficulty; None: all are one group. Finer groups assume less, and
-    predict less: a group of one problem predicts the measurement of that problem.
+    predict less: a group of one problem predicts the measurement of that problem. Raises InputError for groups that are
+    not one for each problem.
     """
     marks = np.zeros(len(pool.sizes), dtype=np.int64) if groups is None else np.asarray(groups)
     if marks.shape != pool.sizes.shape:

@@ -447,7 +447,10 @@ def _by_level(axes: Axes, lines: Sequence[Line], styles: Mapping[str, tuple[str,
 
 
 def cost_axis(axes: Axes, x: Axis, values: Sequence[float], ticks: int = 7) -> None:
-    """A logarithmic axis that holds these values, with round numbers in few characters: 100M, 1G."""
+    """A logarithmic axis that holds these values, with round numbers in few characters: 100M, 1G.
+
+    Raises InputError for costs that are not positive and finite.
+    """
     least, most = min(values), max(values)
     if not 0 < least <= most < inf:
         raise InputError(f"{x} from {least!r} to {most!r}: a logarithmic axis needs positive, finite values")
@@ -469,7 +472,10 @@ def cost_axis(axes: Axes, x: Axis, values: Sequence[float], ticks: int = 7) -> N
 
 
 def accuracy_axes(grid: Sequence[Axes], lines: Sequence[Line]) -> None:
-    """One scale for all panels: the span of the data and their bounds, on round numbers, within 0–100%."""
+    """One scale for all panels: the span of the data and their bounds, on round numbers, within 0–100%.
+
+    Raises InputError where all accuracies are NaN.
+    """
     seen = [
         v
         for s in lines

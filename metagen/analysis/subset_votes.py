@@ -44,7 +44,10 @@ class Draws:
 
     @classmethod
     def of(cls, problems: int, subsets: int | None) -> Draws:
-        """subsets=None: 64 for very many problems, whose errors average out, up to 512 for few."""
+        """subsets=None: 64 for very many problems, whose errors average out, up to 512 for few.
+
+        Raises InputError for fewer than 2 subsets.
+        """
         if subsets is None:
             subsets = max(64, min(512, 2**19 // problems))
         elif subsets < 2:

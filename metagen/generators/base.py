@@ -59,14 +59,20 @@ class Generator(Part, ABC):
         """
 
     def replace(self, **changes: Any) -> Self:
-        """This generator with other sampling parameters."""
+        """This generator with other sampling parameters.
+
+        Raises UnsupportedError, unless a generator has such parameters.
+        """
         raise UnsupportedError(
             f"{type(self).__name__} has no sampling parameters to replace, got {sorted(changes)}; "
             "change them on the generator that it calls"
         )
 
     def check(self, prefix: Sequence, n: int, start: int, until: Until) -> None:
-        """The errors that `generate` promises, before anything is paid for."""
+        """The errors that `generate` promises, before anything is paid for.
+
+        Raises InputError for a wrong number or a finished prefix, UnsupportedError for what this generator cannot do.
+        """
         name = type(self).__name__
         if not is_count(n, 1):
             raise InputError(f"{name}: n={n!r}; expected the number of samples, at least 1")

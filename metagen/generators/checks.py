@@ -76,7 +76,10 @@ class Checks:
 
 
 def adapts(request: EvaluateRequest) -> None:
-    """What an Evaluate request asks of adapters, on any engine that has them."""
+    """What an Evaluate request asks of adapters, on any engine that has them.
+
+    Raises InputError for positions that no completion has, and UnsupportedError under mirostat for all but the first.
+    """
     if (params := request.params) is None:
         return
     if request.outputs:

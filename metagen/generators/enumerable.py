@@ -138,7 +138,10 @@ class EnumerableEngine:
     # -- the model -------------------------------------------------------------------------------
 
     def probabilities(self, prompt: str, completion: tuple[str, ...]) -> Floats:
-        """[V]: p(· | prompt, completion) over the vocabulary."""
+        """[V]: p(· | prompt, completion) over the vocabulary.
+
+        Raises NumericsError for NaN, InputError for a row that is no distribution.
+        """
         if callable(self._table):
             row = self._table(prompt, completion)
         elif completion in self._table:

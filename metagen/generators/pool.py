@@ -92,7 +92,8 @@ class PoolFile:
     The whole file is read and checked once, when something of it is asked for first. What is kept of a problem are the
     places of its records: one, or with one sample a line one for each stretch of its lines. fields, where: as of
     `read_pool`, whose errors these are. judged: whether verdicts are recorded. thoughts: where thoughts are looked for:
-    `fields.thoughts`, `thought_end`, and what a sample without one has there.
+    `fields.thoughts`, `thought_end`, and what a sample without one has there. Raises DataError for fields that a pool
+    does not have.
     """
 
     def __init__(

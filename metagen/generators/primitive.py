@@ -192,6 +192,7 @@ class EngineGenerator(Primitive):
 
     price: of the engine's tokens; None if the engine bills and the price is unknown. An engine that can tell before the
     first request that parameters are wrong has a method `check(params)`, which is asked here and raises InputError.
+    Raises UnsupportedError for parameters that the engine does not support.
     """
 
     def __init__(

@@ -52,7 +52,8 @@ class Tokenizer:
     """Ids of prompts and texts; thread-safe.
 
     `eos` are the ids that end a completion: of generation_config.json, else config.json, else the
-    tokenizer's end-of-sequence token. `chat` names the chat template; None if there is none.
+    tokenizer's end-of-sequence token. `chat` names the chat template; None if there is none. Raises ModelError for a
+    directory whose tokenizer.json cannot be read.
     """
 
     def __init__(self, directory: Path, vocab_size: int) -> None:

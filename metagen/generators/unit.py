@@ -35,7 +35,10 @@ class UnitMap:
 
     @classmethod
     def of(cls, written: str | UnitMap) -> UnitMap:
-        """A map as people write it: `ranks`, `minmax`, `softmax`, `softmax(10)`, `sigmoid`, `sigmoid(2.5)`."""
+        """A map as people write it: `ranks`, `minmax`, `softmax`, `softmax(10)`, `sigmoid`, `sigmoid(2.5)`.
+
+        Raises InputError for another name, or a temperature that is not above 0.
+        """
         if isinstance(written, UnitMap):
             return written
         match = WRITTEN.fullmatch(written.strip())

@@ -142,7 +142,7 @@ class RunDirectory:
 
     @classmethod
     def at(cls, root: Path) -> Self:
-        """The run at `root`, which is made if need be."""
+        """The run at `root`, which is made if need be. Raises InputError where it cannot be made."""
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -153,7 +153,10 @@ class RunDirectory:
 
     @classmethod
     def new(cls, name: str, within: Path = RUNS) -> Self:
-        """Make `within/name`; where it is taken `within/name-2`, or the next number that is free."""
+        """Make `within/name`; where it is taken `within/name-2`, or the next number that is free.
+
+        Raises InputError where it cannot be made.
+        """
         for number in range(1, 1_000_000):
             root = within / (name if number == 1 else f"{name}-{number}")
             try:
@@ -260,7 +263,7 @@ class RunDirectory:
         self.write("run.holder", json.dumps(said) + "\n")
 
     def write(self, name: str, text: str) -> None:
-        """A small file, whole or not at all."""
+        """A small file, whole or not at all. Raises MetagenError where it cannot be written."""
         path = self.root / name
         new = path.with_name(f"{name}.new")
         try:
@@ -408,7 +411,10 @@ def _holder(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def writing(root: Path, what: str) -> Iterator[None]:
-    """A full or broken disk, said with the remedy; nothing that is recorded depends on what is written here."""
+    """A full or broken disk, said with the remedy; nothing that is recorded depends on what is written here.
+
+    Raises MetagenError where a file cannot be written.
+    """
     try:
         yield
     except OSError as error:

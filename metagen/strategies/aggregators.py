@@ -90,7 +90,16 @@ class Aggregator(Part, ABC):
 
 @part
 class Best(Aggregator):
-    """The candidate with the highest score: argmax_i v(y_i); by raw scores where values in [0, 1] are equal."""
+    """The candidate with the highest score: argmax_i v(y_i); by raw scores where values in [0, 1] are equal.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import Best
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index % 4], name="digits")
+        >>> digit = mg.FunctionVerifier(lambda s: int(s.text) / 10, name="digit")
+        >>> mg.Parallel(draw, 4, aggregator=Best(digit)).solve("A digit?").text
+        '7'
+    """
 
     groups = False
 
@@ -113,7 +122,17 @@ class Majority(Aggregator):
 
 @part
 class Weighted(Aggregator):
-    """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023)."""
+    """The answer with the largest total score: argmax_a Σ_i v(y_i) 1[a_i = a] (Li et al. 2023).
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import Weighted
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index % 4], name="digits")
+        >>> digit = mg.FunctionVerifier(lambda s: int(s.text) / 10, name="digit")
+        >>> vote = Weighted(digit, mg.NumberRule(prose=True))
+        >>> mg.Parallel(draw, 5, aggregator=vote).solve("A digit?").text  # 0.7 against 0.2 + 0.2
+        '7'
+    """
 
     verifier: Verifier = field(kw_only=False)
     answer: AnswerRule = field(kw_only=False)
@@ -128,6 +147,14 @@ class SoftBest(Aggregator):
 
     β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1]. beta: β >
     0; the smaller, the closer to the best.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import SoftBest
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index % 4], name="digits")
+        >>> digit = mg.FunctionVerifier(lambda s: int(s.text) / 10, name="digit")
+        >>> mg.Parallel(draw, 4, aggregator=SoftBest(digit, beta=0.001)).solve("A digit?").text  # nearly the best
+        '7'
     """
 
     groups = False
@@ -147,6 +174,14 @@ class Borda(Aggregator):
     """The answer with the most votes; the candidate of rank r among n, by score, has (n − r + 1)^p (Kang et al. 2025).
 
     p = 0 is `Majority` over what has a score; p → ∞ tends to `Best`. power: p; 0 is a plain vote.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import Borda
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index % 4], name="digits")
+        >>> digit = mg.FunctionVerifier(lambda s: int(s.text) / 10, name="digit")
+        >>> mg.Parallel(draw, 4, aggregator=Borda(digit, mg.NumberRule(prose=True), power=2)).solve("A digit?").text
+        '7'
     """
 
     verifier: Verifier = field(kw_only=False)
@@ -169,6 +204,15 @@ class Ranked(Aggregator):
 
     ballot: reads the answers that a completion names, best first, in its own words; `answer` gives their classes.
     What cannot be read is left out of a ballot. rule: how ballots are counted.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import Ranked
+        >>> votes = ["3 5", "5 7", "5 3"]
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: votes[index], name="votes")
+        >>> ranked = Ranked(mg.NumberRule(prose=True), ballot=str.split)
+        >>> mg.Parallel(draw, 3, aggregator=ranked).solve("Two digits?").text
+        '5 3'
     """
 
     answer: AnswerRule = field(kw_only=False)
@@ -192,6 +236,15 @@ class MinimumBayesRisk(Aggregator):
     without one. With `ExactAnswer(answer)` it is a vote, weighted with a verifier. A candidate whose expected utility
     is not known (NaN: a budget ended, a judge said nothing) loses to any other; where none is known, the choice is
     marked `exhausted`.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import MinimumBayesRisk
+        >>> from metagen.verifiers.utility.token_f1 import TokenF1
+        >>> texts = ["a cat sleeps", "a cat sleeps here", "a black cat"]
+        >>> write = mg.FunctionGenerator(lambda prefix, seed, index: texts[index], name="texts")
+        >>> mg.Parallel(write, 3, aggregator=MinimumBayesRisk(TokenF1())).solve("Describe it.").text
+        'a cat sleeps'
     """
 
     utility: Utility = field(kw_only=False)

@@ -24,6 +24,16 @@ class KnockOut(Aggregator):
     Equal texts are one player. The draw is by salted digests, so that the order of the pool plays no part; with an odd
     number the first of them has a bye. A comparison at ½, or without a value, goes to the one whose digest is larger.
     If the budget ends within a round, who is still in is chosen from by the tie rule.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.verifiers.generative.pairwise import PREFERENCE, PairwiseJudge
+        >>> from metagen.verifiers.generative.respondent import WritingRespondent
+        >>> from metagen.strategies.knockout import KnockOut
+        >>> first = mg.FunctionGenerator(lambda prefix, seed, index: "A", name="always the first")
+        >>> judge = PairwiseJudge(WritingRespondent(first, PREFERENCE))
+        >>> KnockOut(judge).spends  # it asks the judge, so that a part of a budget is kept for it
+        True
     """
 
     judge: PairwiseJudge = field(kw_only=False)
@@ -63,7 +73,18 @@ def _winner(a: str, b: str, value: float | None, seeds: dict[str, bytes]) -> str
 
 @part
 class KnockOutTournament(ParallelStrategy):
-    """Sample n candidates; a judge compares them two by two until one is left: see `KnockOut`."""
+    """Sample n candidates; a judge compares them two by two until one is left: see `KnockOut`.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.verifiers.generative.pairwise import PREFERENCE, PairwiseJudge
+        >>> from metagen.verifiers.generative.respondent import WritingRespondent
+        >>> from metagen.strategies.knockout import KnockOutTournament
+        >>> first = mg.FunctionGenerator(lambda prefix, seed, index: "A", name="always the first")
+        >>> judge = PairwiseJudge(WritingRespondent(first, PREFERENCE))
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index], name="digits")
+        >>> result = KnockOutTournament(draw, 4, judge=judge).solve("A digit?")
+    """
 
     chooses = True
 

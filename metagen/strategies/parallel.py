@@ -130,7 +130,15 @@ class ParallelStrategy(Strategy):
 
 @part
 class Parallel(ParallelStrategy):
-    """Sample n candidates, and let any aggregator choose."""
+    """Sample n candidates, and let any aggregator choose.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.aggregators import Majority
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index % 4], name="digits")
+        >>> mg.Parallel(draw, 5, aggregator=Majority(mg.NumberRule(prose=True))).solve("A digit?").answer.key
+        '2'
+    """
 
     chooses = True
 

@@ -38,7 +38,17 @@ class Consistent(Aggregator):
     `reads` finds is its choice. ask: from task and candidates, in the order of their numbers, to the judge's prompt;
     by default a chat where the task is one, and else a text. Candidates are shown in an
     order of their digests, so that it does not depend on that of the pool. Where nothing that can be read is said, the
-    budget ends before, or the candidates do not fit the judge's context, the tie rule decides.
+    budget ends before, or the candidates do not fit the judge's context, the tie rule decides. Raises InputError for a
+    pattern without one group.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.universal import Consistent
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "2357"[index], name="digits")
+        >>> judge = mg.FunctionGenerator(lambda prefix, seed, index: "Response 2 agrees best.", name="judge")
+        >>> result = mg.Parallel(draw, 4, aggregator=Consistent(judge)).solve("A digit?")
+        >>> result.text in "2357"
+        True
     """
 
     judge: Generator = field(kw_only=False)

@@ -10,7 +10,18 @@ from metagen.tasks.records import Hub, Record
 
 
 class AIMETask(BoxedTask):
-    """Fields as of MathTask, also as `Problem`, `Answer` and `ID`; references such as `025` are the number 25."""
+    """Fields as of MathTask, also as `Problem`, `Answer` and `ID`; references such as `025` are the number 25.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.aime import AIMETask
+        >>> record = {"ID": "2024-I-1", "Problem": "Find 5 * 5.", "Answer": "025"}
+        >>> _ = Path("aime.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = AIMETask("aime.jsonl").problems()
+        >>> problem.reference
+        '25'
+    """
 
     name = "aime"
     hub: ClassVar[Hub] = Hub("Maxwell-Jia/AIME_2024", split="train")

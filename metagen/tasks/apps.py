@@ -19,6 +19,21 @@ class APPSTask(ContestTask):
     input. Nothing of the tests is shown. Outputs are compared token by token, numbers within 1e-5; unlike the data
     set's own judge, in order. prompt, form, seconds, memory: as of ContestTask. Raises DataError as RecordTask does,
     also for a problem without tests.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.apps import APPSTask
+        >>> record = {
+        ...     "problem_id": 1,
+        ...     "question": "Double x.",
+        ...     "input_output": json.dumps({"inputs": ["2"],
+        ...     "outputs": ["4"]}),
+        ... }
+        >>> _ = Path("apps.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = APPSTask("apps.jsonl").problems()
+        >>> problem.prompt.problem_id
+        'apps/1'
     """
 
     name = "apps"

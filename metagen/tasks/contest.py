@@ -140,7 +140,7 @@ def parse_json(value: Any, what: str) -> Any:
 
 
 def lines(value: Any, what: str) -> str:
-    """A text, or a list of its lines as one."""
+    """A text, or a list of its lines as one. Raises DataError for anything else."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "\n".join(value)
     if not isinstance(value, str):

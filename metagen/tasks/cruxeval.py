@@ -72,13 +72,23 @@ QUESTIONS: Final[Mapping[Mode, str]] = {
 
 
 class CRUXEvalTask(RecordTask):
-    """Fields `code`, which defines `f`, `input`, `output` and `id`; the answer is what stands behind `Answer:`.
+    r"""Fields `code`, which defines `f`, `input`, `output` and `id`; the answer is what stands behind `Answer:`.
 
     mode: `output` asks what f(input) returns. `input` asks for arguments: those of the data set are right, and any
     others with which f returns the same; those are run, by `grader`, which makes a sandbox by default.
     prompt, form, shots (`code`, `input` or `output`, `solution`): as of GSM8KTask; a prompt may have places for `code`
     and `input` or `output`, too, of which {question} is made. Raises DataError as RecordTask does,
     InputError for an unknown mode or form.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.cruxeval import CRUXEvalTask
+        >>> record = {"id": "1", "code": "def f(x):\n    return x + 1", "input": "4", "output": "5"}
+        >>> _ = Path("crux.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = CRUXEvalTask("crux.jsonl").problems()
+        >>> problem.reference
+        '5'
     """
 
     name = "cruxeval"

@@ -59,13 +59,28 @@ WRONG_EXAMPLES: Final = frozenset({"HumanEval/47"})
 
 
 class HumanEvalTask(CodeTask):
-    """Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
+    r"""Fields `task_id`, `prompt`, `entry_point` and `test`, which defines `check(candidate)`.
 
     form: `chat`, `text` and `auto` ask for the whole function, and take a body alone as well, as recorded completions
     are; `few_shot_chat` does so after two examples as turns of a chat; `few_shot` is the prompt itself, which a base
     model continues (the data set has no examples). prompt: as of GSM8KTask, {question} is the function.
     What a model writes below its function to try it (`print`, `assert`) is no part of the program. Public tests are
     the examples (`>>>`) of the docstring whose results are plain values; 97 of the 164 problems have none.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.humaneval import HumanEvalTask
+        >>> record = {
+        ...     "task_id": "HumanEval/0",
+        ...     "prompt": "def double(x):\n    'Double x.'\n",
+        ...     "entry_point": "double",
+        ...     "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+        ... }
+        >>> _ = Path("humaneval.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = HumanEvalTask("humaneval.jsonl").problems()
+        >>> problem.prompt.problem_id
+        'HumanEval/0'
     """
 
     name = "humaneval"

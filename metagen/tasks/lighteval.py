@@ -46,7 +46,8 @@ class LightevalTask(Task):
 
     Where prompts are texts, completions are cut at the task's stop sequences before they are graded. Raises
     UnsupportedError for tasks that need likelihoods, images or several samples of a problem, and for metrics that run
-    code, ask a judge, or are no mean over problems. Raises DataError where lighteval cannot load the task.
+    code, ask a judge, or are no mean over problems. Raises DataError where lighteval cannot load the task. Raises
+    InputError where lighteval is not installed.
     """
 
     def __init__(

@@ -35,6 +35,17 @@ class LiveCodeBenchTask(ContestTask):
     Outputs are compared as by the benchmark's own judge: line by line, numbers by value. since, until: of the contest's
     date, such as `2024-08-01`, both included. prompt, form, seconds, memory: as of ContestTask. Raises DataError as
     RecordTask does, InputError for dates that are none.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.livecodebench import LiveCodeBenchTask
+        >>> tests = json.dumps([{"input": "2", "output": "4", "testtype": "stdin"}])
+        >>> record = {"question_id": "1", "question_content": "Double x.", "private_test_cases": tests}
+        >>> _ = Path("lcb.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = LiveCodeBenchTask("lcb.jsonl").problems()
+        >>> problem.prompt.problem_id
+        '1'
     """
 
     name = "livecodebench"

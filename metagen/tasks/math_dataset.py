@@ -61,7 +61,10 @@ _BOX: Final = re.compile(r"\\(?:boxed|fbox)\s*(?=[{\w])")
 
 
 class BoxedTask(SolutionsTask):
-    """Problems of competitions, whose reference is the answer, else the last box of the solution."""
+    """Problems of competitions, whose reference is the answer, else the last box of the solution.
+
+    Raises DataError for a solution without a box.
+    """
 
     delimiter = "\n\n"
     asking = ASKING
@@ -91,6 +94,16 @@ class MathTask(BoxedTask):
     `type`) is one of these. Problems that do not say theirs are left out with the others. limit: the first problems
     only, of those that are left. Raises DataError as RecordTask does, and where no problem is left; InputError for
     another level or subject.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.math_dataset import MathTask
+        >>> record = {"problem": "Find 1/2 + 1/2.", "solution": r"It is $\boxed{1}$.", "level": 1}
+        >>> _ = Path("math.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = MathTask("math.jsonl", levels=[1]).problems()
+        >>> problem.reference, problem.level
+        ('1', 1)
     """
 
     name = "math"

@@ -57,7 +57,7 @@ _CALLED: Final = re.compile(r"\b(\w+)\s*\(")
 
 
 class MBPPTask(CodeTask):
-    """Fields `text` (or `prompt`), `task_id`, `test_list`, and `test_setup_code` (or `test_imports`).
+    r"""Fields `text` (or `prompt`), `task_id`, `test_list`, and `test_setup_code` (or `test_imports`).
 
     shown: how many of the assertions the prompt shows, as public tests; all are hidden tests. The published protocol
     shows three of three, which makes a verifier that runs public tests an oracle in all but name: with 1, it is honest.
@@ -67,6 +67,21 @@ class MBPPTask(CodeTask):
     `few_shot_chat` show them in place of the task's own, and do not ask them.
     What a model writes below its function to try it (`print`, `assert`) is no part of the program. Raises DataError as
     RecordTask does, InputError for a negative `shown` or an unknown form.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.mbpp import MBPPTask
+        >>> record = {
+        ...     "task_id": 1,
+        ...     "text": "Double x.",
+        ...     "code": "def double(x):\n    return 2 * x",
+        ...     "test_list": ["assert double(2) == 4"],
+        ... }
+        >>> _ = Path("mbpp.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = MBPPTask("mbpp.jsonl", shown=1).problems()
+        >>> problem.prompt.problem_id
+        'mbpp/1'
     """
 
     name = "mbpp"

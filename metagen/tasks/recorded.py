@@ -29,6 +29,17 @@ class RecordedTask(RecordTask):
     where there is no reference. Answers are read for votes alone then, and what cannot be read has no vote. answer,
     pattern: how answers are read, as of JsonlTask. Raises DataError as RecordTask does. InputError for unknown
     `fields`, and without reference and verdicts.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.recorded import RecordedTask
+        >>> record = {"id": "1", "asked": "What is 2 + 3?", "samples": ["5", "6"], "gold": "5"}
+        >>> _ = Path("pool.jsonl").write_text(json.dumps(record))
+        >>> task = RecordedTask("pool.jsonl", fields={"question": "asked", "reference": "gold"})
+        >>> (problem,) = task.problems()
+        >>> problem.reference
+        '5'
     """
 
     name = "recorded"

@@ -11,9 +11,17 @@ from metagen.tasks.records import Hub, Source
 
 
 class TableTask(JsonlTask):
-    """JsonlTask, with its options, for a file whose name says what it is, and for the hub.
+    r"""JsonlTask, with its options, for a file whose name says what it is, and for the hub.
 
     Raises DataError for a file whose name ends otherwise.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from metagen.tasks.tables import TableTask
+        >>> _ = Path("sums.csv").write_text("id,question,reference\n1,What is 2 + 3?,5\n")
+        >>> (problem,) = TableTask("sums.csv", fields={"answer": "reference"}).problems()
+        >>> problem.reference
+        '5'
     """
 
     def __init__(self, source: Source, **options: Any) -> None:

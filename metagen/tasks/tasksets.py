@@ -32,7 +32,7 @@ class VerifiersTask(Task):
     limit: the first tasks only.
 
     Raises UnsupportedError for tasks that need tools, a runtime, a judge's model or images, and for a reward outside of
-    0 to `full`.
+    0 to `full`. Raises InputError for a taskset without end, unless there is a limit.
     """
 
     name = "verifiers"

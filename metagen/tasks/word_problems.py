@@ -37,7 +37,10 @@ _JOINED: Final = tuple(
 
 
 class WordProblemTask(GSM8KTask):
-    """As GSM8KTask, whose prompts and answer rule it has; the fields are those of the data set."""
+    """As GSM8KTask, whose prompts and answer rule it has; the fields are those of the data set.
+
+    Raises DataError for an answer that is no number.
+    """
 
     def problem(self, record: Record, number: int) -> Problem:
         name = next((record[n] for n in ("ID", "id") if record.get(n) is not None), number - 1)
@@ -60,7 +63,23 @@ class WordProblemTask(GSM8KTask):
 
 
 class SVAMPTask(WordProblemTask):
-    """Fields `Body`, `Question` and `Answer`, a number; `ID` (Patel et al. 2021)."""
+    """Fields `Body`, `Question` and `Answer`, a number; `ID` (Patel et al. 2021).
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.word_problems import SVAMPTask
+        >>> record = {
+        ...     "ID": "1",
+        ...     "Body": "Ann has 3 pens.",
+        ...     "Question": "She buys 2. How many are there?",
+        ...     "Answer": 5,
+        ... }
+        >>> _ = Path("svamp.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = SVAMPTask("svamp.jsonl").problems()
+        >>> problem.reference
+        '5'
+    """
 
     name = "svamp"
     hub: ClassVar[Hub] = Hub("ChilleD/SVAMP")
@@ -70,6 +89,20 @@ class ASDivTask(WordProblemTask):
     """Fields `body`, `question` and `answer`, a number with its unit behind it, `9 (apples)` (Miao et al. 2020).
 
     Of the 2,305 published answers, 82 are none: two or three numbers (`9; 11`), a name, a time, yes or no.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.word_problems import ASDivTask
+        >>> record = {
+        ...     "body": "Ann has 7 pens.",
+        ...     "question": "Bo has 2. How many are there?",
+        ...     "answer": "9 (pens)",
+        ... }
+        >>> _ = Path("asdiv.jsonl").write_text(json.dumps(record))
+        >>> (problem,) = ASDivTask("asdiv.jsonl").problems()
+        >>> problem.reference
+        '9'
     """
 
     name = "asdiv"

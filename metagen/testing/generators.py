@@ -37,7 +37,17 @@ def run(work: Callable[[Scope], Awaitable[T]], *, seed: int = 0, journal: Journa
 
 
 class CountingJournal(MemoryJournal):
-    """A journal that knows how many results were recorded, hence how often something was really run."""
+    """A journal that knows how many results were recorded, hence how often something was really run.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.testing.generators import CountingJournal
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "7", name="sevens")
+        >>> journal = CountingJournal()
+        >>> result = mg.Sample(draw).solve("A digit?", journal=journal)
+        >>> journal.recorded
+        1
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,6 +62,13 @@ class UnsteadyJournal(MemoryJournal):
     """A journal that takes its time, by chance: with one seed this call is faster, with another seed that one.
 
     All leaf calls are recorded, so it reaches every generator and verifier.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.testing.generators import UnsteadyJournal
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "7", name="sevens")
+        >>> mg.Sample(draw).solve("A digit?", journal=UnsteadyJournal(1)).text
+        '7'
     """
 
     def __init__(self, seed: int) -> None:
@@ -65,7 +82,16 @@ class UnsteadyJournal(MemoryJournal):
 
 
 class GeneratorLaws:
-    """What every Generator promises. Set `prompt` to one that it can continue, and `begun` to how it may go on."""
+    """What every Generator promises. Set `prompt` to one that it can continue, and `begun` to how it may go on.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.testing import GeneratorLaws
+        >>> class TestMine(GeneratorLaws):  # pytest runs all laws
+        ...     def make(self):
+        ...         return mg.FunctionGenerator(lambda prefix, seed, index: " more", name="mine")
+        >>> TestMine().test_results_extend_the_prefix_and_come_in_the_number_asked_for()
+    """
 
     prompt: Prompt = Prompt("law", text="A prompt.")
     begun: str = "some text"

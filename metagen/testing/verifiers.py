@@ -16,6 +16,14 @@ class VerifierLaws:
 
     prompt, texts: a prompt, and at least three different completions that the verifier scores differently. A verifier
     that reads data of the problem needs a Prompt with that data in `public`.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.testing import VerifierLaws
+        >>> class TestMine(VerifierLaws):  # pytest runs all laws
+        ...     def make(self):
+        ...         return mg.FunctionVerifier(lambda sequence: 0.5, name="mine")
+        >>> TestMine().test_one_score_each_in_the_unit_interval_or_a_verdict()
     """
 
     prompt: Prompt = Prompt("law", text="A prompt.")

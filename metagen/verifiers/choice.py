@@ -116,6 +116,11 @@ class ChoiceRule(CuedRule):
     letters: of the options, in order; two or more different letters or digits. pattern: as of `PatternRule`; the letter
     stands in its last match, and nowhere else. Verdicts: `missing` without a letter, `ambiguous` for several,
     `unparsable` for a match of the pattern that holds none. Raises InputError for other letters.
+
+    Examples:
+        >>> from metagen.verifiers.choice import ChoiceRule
+        >>> ChoiceRule(letters="ABCD").answer("It is not (A). The answer is (b).", ended=True).key
+        'B'
     """
 
     letters: Annotated[str | int, Expects(LETTERS)] = "ABCDE"

@@ -31,6 +31,15 @@ class Ensemble(Verifier):
     charge themselves, in the scope given: what one of them has scored there by itself is not paid for again. members:
     what is combined. penalty: the weight of variance or deviation. Raises InputError for too few members (an
     uncertainty needs two), and for weights that do not fit the members.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.ensemble import Ensemble
+        >>> strict, mild = (mg.FunctionVerifier(lambda s, v=v: v, name=f"v{v}") for v in (0.2, 0.8))
+        >>> text = mg.Sequence(mg.Prompt("1", text="?"), "7", finish="eos")
+        >>> (score,) = asyncio.run(Ensemble([strict, mild], "worst").score([text], scope=mg.Scope.root("1")))
+        >>> score.value
+        0.2
     """
 
     members: abc.Sequence[Verifier] = field(kw_only=False)

@@ -30,13 +30,20 @@ _SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−":
 
 @part
 class EquationVerifier(Verifier):
-    """1 if all equations between numbers in a text hold, such as `12 * 3 = 36` or `(4 + 5) / 2 = 4.5`; else `wrong`.
+    r"""1 if all equations between numbers in a text hold, such as `12 * 3 = 36` or `(4 + 5) / 2 = 4.5`; else `wrong`.
 
     steps: the same for each line; a line without an equation has none that is false. A text without any has the verdict
     `no equation`. The side behind a sign of equality may be rounded to the places that it has, if it has any: `7/3 =
     2.33` holds, and `7/2 = 3` does not. Whether it was the right thing to compute, this does not see. Costs nothing.
     Calculators for worked solutions are from Cobbe et al. 2021 (arXiv:2110.14168). wrong: the value where an equation
     is false; above 0, texts with false equations keep some vote.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> text = mg.Sequence(mg.Prompt("1", text="?"), "2 + 3 = 5\n5 * 2 = 11", finish="eos")
+        >>> (score,) = asyncio.run(mg.EquationVerifier().score([text], scope=mg.Scope.root("1")))
+        >>> score.value, score.steps
+        (0.0, (1.0, 0.0))
     """
 
     name: str = "equations"

@@ -129,7 +129,8 @@ class TaggedSteps(Layout):
     tag is ordinary text: prompt, steps and tags are encoded together, as they were in training. tag: stands behind
     each step. positive: the label of a right step. negative: the label of a wrong step. delimiter: ends a step. A
     delimiter that has the tag in it belongs to solutions that write the tag themselves (such as " ки"): theirs are
-    read, and none is put in. Only an inline tag can be written so.
+    read, and none is put in. Only an inline tag can be written so. Raises InputError for a delimiter with the tag in
+    it, unless inline.
     """
 
     tag: str = "<step>"

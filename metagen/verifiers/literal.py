@@ -28,6 +28,12 @@ class LiteralRule(PatternRule):
     read) needs no match, and no pattern. arguments: the answer is the arguments of a call, `1, 'a', k=2`, with or
     without `f(…)` around them; one that is not a literal (`dict(a=1)`) equals what is written the same. Verdicts:
     `missing`, `unparsable`.
+
+    Examples:
+        >>> from metagen.verifiers.literal import LiteralRule
+        >>> rule = LiteralRule(r"^Answer: (.+)$")
+        >>> rule.answer("Answer: {'a': 1, 'b': 2}", ended=True).key == rule.canonical('{"b": 2.0, "a": 1}')
+        True
     """
 
     arguments: bool = False

@@ -50,7 +50,7 @@ def _log_mass(sequence: Sequence) -> float:
 
 @part
 class GrammarMass(PrimitiveVerifier):
-    """w(y) = Π_t p(y_t | y_<t) / q(y_t | y_<t): p as the generator would draw freely, q as it draws under its grammar.
+    r"""w(y) = Π_t p(y_t | y_<t) / q(y_t | y_<t): p as the generator would draw freely, q as it draws under its grammar.
 
     That is what masks left: w(y) = Π_t Σ_{x allowed} p(x | y_<t), at most 1. Samples of q with these weights are
     samples of p given that the text is in the grammar; their mean is the probability of that, as far as q can draw it.
@@ -60,6 +60,15 @@ class GrammarMass(PrimitiveVerifier):
     generator: held to a grammar; its engine reads distributions behind adapters. Raises InputError without a grammar,
     or with what cuts tokens off behind its masks, for w may then be more than 1; and UnsupportedError for an engine
     without token ids, or one that does not say which tokens end a text.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.verifiers.mass import GrammarMass
+        >>> with mg.TorchEngine("tiny-0.1m", threads=1) as engine:
+        ...     held = engine.generator(max_tokens=8, grammar=mg.Grammar.regex("a=[0-9]+"))
+        ...     result = mg.BestOfN(held, 2, verifier=GrammarMass(held)).solve("Q:a=12+7;a?\nS:\n")
+        >>> 0 < result.candidates[0].value <= 1
+        True
     """
 
     generator: EngineGenerator = field(kw_only=False)

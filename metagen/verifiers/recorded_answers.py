@@ -18,6 +18,15 @@ class RecordedRule(AnswerRule):
 
     rule: tells recorded answers apart, by the key of each as it stands. A sample without a recorded answer abstains:
     `missing`. Raises InputError where a pool has no such field at all: a sample that carries nothing.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.generators.replay import ANSWER
+        >>> from metagen.verifiers.recorded_answers import RecordedRule
+        >>> answer = mg.Score(None, verdict="recorded", feedback="42.0")
+        >>> sample = mg.Sequence(mg.Prompt("1", text="?"), "…", finish="eos").with_score(ANSWER, answer)
+        >>> asyncio.run(RecordedRule(mg.NumberRule(prose=True)).read([sample]))[0].key
+        '42'
     """
 
     rule: AnswerRule = field(kw_only=False)

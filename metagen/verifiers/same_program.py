@@ -18,7 +18,16 @@ MAX_PROGRAM = 50_000
 
 @part
 class SameProgram(AnswerRule):
-    """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none."""
+    """The key of a program is its syntax tree: layout and comments make no difference. `unparsable` if it has none.
+
+    Examples:
+        >>> import asyncio
+        >>> from metagen.verifiers.code.program import FencedProgram
+        >>> from metagen.verifiers.same_program import SameProgram
+        >>> rule = SameProgram(FencedProgram())
+        >>> asyncio.run(rule.key("x = 1+1  # two")) == asyncio.run(rule.key("x = 1 + 1"))
+        True
+    """
 
     program: ProgramRule = field(kw_only=False)
 

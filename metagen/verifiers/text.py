@@ -21,6 +21,11 @@ class TextRule(PatternRule):
     pattern: as of `PatternRule`; without a match there is no answer. fold_case: upper and lower case are the same.
     fold_blanks: so are all runs of blanks and line ends. Without a pattern, a text that was cut off does not count.
     Verdict: `missing` where there is nothing.
+
+    Examples:
+        >>> from metagen.verifiers.text import TextRule
+        >>> TextRule(r"Capital: (.+)", fold_case=True).answer("Capital: Paris ", ended=True).key
+        'paris'
     """
 
     fold_case: bool = False

@@ -32,6 +32,13 @@ class VerdictRule(AnswerRule):
     Either knows the verdicts, so what votes by it is marked as an oracle. score: the recorded score with the verdict.
     A sample without a verdict abstains: `missing`. Raises InputError where samples
     carry no such score.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.verdict_classes import VerdictRule
+        >>> proof = mg.Sequence(mg.Prompt("1", text="?"), "q.e.d.", finish="eos").with_score("verdict", mg.Score(1.0))
+        >>> asyncio.run(VerdictRule().read([proof]))[0].key
+        'right'
     """
 
     #: Made with the verdicts: what votes by it is marked in every result.

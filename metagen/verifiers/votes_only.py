@@ -12,7 +12,15 @@ from metagen.verifiers.base import Answer, AnswerRule
 
 @part
 class VotesOnly(AnswerRule):
-    """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other."""
+    """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.votes_only import VotesOnly
+        >>> silent = mg.Sequence(mg.Prompt("1", text="?"), "No number here.", finish="eos")
+        >>> asyncio.run(VotesOnly(mg.NumberRule(prose=True)).read([silent]))[0].needed
+        False
+    """
 
     rule: AnswerRule = field(kw_only=False)
 

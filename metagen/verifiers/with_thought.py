@@ -17,6 +17,13 @@ class WithThought(Verifier):
 
     A process verifier so scores the steps of the thought, and then those of the answer. A sequence without a thought
     is scored as it is. verifier: the member.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.with_thought import WithThought
+        >>> length = mg.FunctionVerifier(lambda s: min(1.0, len(s.text) / 10), name="length")
+        >>> WithThought(length).name
+        'length'
     """
 
     verifier: Verifier = field(kw_only=False)

@@ -60,6 +60,11 @@ class WordRule(CuedRule):
     words: upper and lower case are the same. pattern: as of `PatternRule`; the word stands in its last match, and
     nowhere else. Verdicts: `missing` without a word, `ambiguous` for several, `unparsable` for a match of the pattern
     that holds none. Raises InputError for fewer than two words, or two that are the same.
+
+    Examples:
+        >>> from metagen.verifiers.word import WordRule
+        >>> WordRule(words=("yes", "no")).answer("**No**, because 7 is odd.", ended=True).key
+        'no'
     """
 
     words: Annotated[abc.Sequence[Filled], MinLen(2), Expects(WORDS)] = ("yes", "no")

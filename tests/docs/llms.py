@@ -25,17 +25,17 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
-def pages(nav: list[Any], section: str = "") -> Iterator[tuple[str, str, str]]:
-    """Section, title and path of each page, in order. The first page of a section may have no title."""
+def pages(nav: list[Any], section: str = "", group: str = "Overview") -> Iterator[tuple[str, str, str]]:
+    """Section, title and path of each page, in order. The first page of a section or of a group may have no title."""
     for entry in nav:
         if isinstance(entry, str):
-            yield section, "Overview", entry
+            yield section, group, entry
             continue
         ((title, inside),) = entry.items()
         if isinstance(inside, str):
             yield section or "Start", title, inside
         else:
-            yield from pages(inside, section or title)
+            yield from pages(inside, section or title, title if section else "Overview")
 
 
 def first_sentence(text: str) -> str:

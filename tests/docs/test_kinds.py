@@ -1,6 +1,6 @@
 """The pages of docs/reference/kinds are what the classes of all kinds declare.
 
-python tests/docs/test_kinds.py      # writes them anew, from the code as it is
+python -m tests.docs.test_kinds      # writes them anew, from the code as it is
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from metagen.runs.declare.specs.definition import model_of
 from metagen.runs.declare.specs.parts import PartSpec
 from metagen.runs.declare.specs.searches import SearchFields
 from metagen.runs.declare.study import StudySpec
+from tests.docs.reference import page_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACE = DOCS / "reference" / "kinds"
-REFRESH = "python tests/docs/test_kinds.py"
+REFRESH = "python -m tests.docs.test_kinds"
 #: Sections with the page of each, and what a definition there is.
 TITLES = {
     "task": ("Tasks", "Problems, their prompts, and the rule for right answers."),
@@ -49,8 +50,6 @@ TITLES = {
         "How an answer is read out of a completion, and which answers are the same.",
     ),
 }
-#: Where mkdocs shows the classes of a package.
-LAYERS = ("generators", "verifiers", "strategies", "tasks", "runs")
 HEAD = "<!-- Written by {}: change the code, and write it anew. -->\n# {}\n\n{}\n"
 FENCE = re.compile(r"^```yaml.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -58,9 +57,9 @@ FENCE = re.compile(r"^```yaml.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def link(thing: Any) -> str:
     """A class or a function, with its place in the reference."""
     place = f"{thing.__module__}.{thing.__qualname__}"
-    layer = thing.__module__.split(".")[1]
-    page = f"../{layer}.md" if layer in LAYERS else "../ground.md"
-    return f"[`{thing.__qualname__}`]({page}#{place})"
+    page = page_of(place)
+    assert page is not None, f"no page of docs/reference shows {place}"
+    return f"[`{thing.__qualname__}`](../{page.removeprefix('reference/')}#{place})"
 
 
 def cell(text: str) -> str:

@@ -26,7 +26,7 @@ class Grammar:
     canonical: where the grammar leaves one way to go on, its text is written in the tokens that the tokenizer gives it;
     False allows all tokens that spell it.
     close: near max_tokens allow only what can still be ended in time, down to the shortest way to an end; a max_tokens
-    that no text fits in is an error.
+    that no text fits in is an error. Raises InputError for an unknown kind, or an empty source.
     """
 
     kind: Kind
@@ -59,7 +59,7 @@ class Grammar:
 
     @classmethod
     def choice(cls, options: Iterable[str], **how: bool) -> Self:
-        """One of several texts. how: canonical, close."""
+        """One of several texts. how: canonical, close. Raises InputError for no options, and for empty ones."""
         given: Any = options
         if isinstance(given, str) or not isinstance(given, Iterable):
             alone = f", as in Grammar.choice([{given!r:.40}])" if isinstance(given, str) else ""
@@ -80,7 +80,8 @@ class Grammar:
     ) -> Self:
         """JSON that fits a schema, or a pydantic model's, with its properties in their order. how: canonical, close.
 
-        compact: no white space between what JSON consists of. Where it is free a model may write nothing else.
+        compact: no white space between what JSON consists of. Where it is free a model may write nothing else. Raises
+        InputError for a schema that is none.
         """
         if not isinstance(compact, bool):
             raise InputError(f"compact={compact!r}: expected True or False")

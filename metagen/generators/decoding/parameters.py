@@ -87,7 +87,8 @@ class SamplingParams:
     that ends a thought, such as "</think>": what a completion has up to it is kept apart as its thought
     (`Sequence.thought`), and only the rest is its text. Off while it is empty. search: what chooses the continuations
     together (`metagen.generators.decoding.search`); None draws each for itself. adapters: of other packages, which
-    work behind bans and before the grammar.
+    work behind bans and before the grammar. Raises InputError for a value out of range, and for parameters that exclude
+    each other.
     """
 
     temperature: Annotated[Temperature, Adapts(130)] = 1.0

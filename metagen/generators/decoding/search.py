@@ -96,7 +96,7 @@ class DiverseBeamSearch(BeamSearch):
     Σ log p − λ · (how many beams of earlier groups took this token at this place).
 
     groups: G; None: as many as beams. diversity: λ. Texts are returned by their score without the penalty; what a
-    second group found again comes last.
+    second group found again comes last. Raises InputError if the groups do not divide the width.
     """
 
     kind: ClassVar[str] = "diverse_beam"
@@ -122,7 +122,8 @@ class ConstrainedBeamSearch(BeamSearch):
     the next token of a phrase is always a candidate. What can no longer hold all phrases before max_tokens is dropped,
     and no text ends without them, so that every text returned holds them all.
 
-    phrases: texts, read by the engine's tokenizer, or token ids. They may overlap, and occur in any order.
+    phrases: texts, read by the engine's tokenizer, or token ids. They may overlap, and occur in any order. Raises
+    InputError for no phrases, too many, or equal ones.
     """
 
     kind: ClassVar[str] = "constrained_beam"

@@ -137,7 +137,10 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
 def read_config(
     file: Path, architecture: str, fields: Mapping[str, Any], tensors: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of config.json. UnsupportedError for a hyperparameter that is not known here."""
+    """The fields of config.json. UnsupportedError for a hyperparameter that is not known here.
+
+    Raises ModelError where the file lacks a size.
+    """
     prefix = f"{architecture}."
     own = {name.removeprefix(prefix): field for name, field in fields.items() if name.startswith(prefix)}
     if unknown := sorted(own.keys() - FIELDS.keys() - READ):

@@ -113,7 +113,7 @@ class Experts(Recipe):
     """Experts and anti-experts: z_base + α (z_expert − z_anti) (DExperts, Liu et al. 2021).
 
     expert, anti: one of them may be None: the base takes its place. base: the model that is steered. alpha: the
-    strength; below 0 the other way.
+    strength; below 0 the other way. Raises InputError without an expert and an anti-expert.
     """
 
     models_in = ("base", "expert", "anti")
@@ -245,7 +245,8 @@ class Table(Recipe):
 
     Of the characters of a prompt, those that are no tokens are read as bytes, whose ids follow those of the
     vocabulary and never occur in completions. The completion begins behind the last of these. After the end token
-    comes the end token.
+    comes the end token. Raises InputError for fewer than two tokens, equal or empty ones, and for a function without a
+    name.
     """
 
     tokens: tuple[str, ...]

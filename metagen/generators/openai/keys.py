@@ -27,7 +27,8 @@ class Key:
     """A key and where it was read. Shown, it is the name of the variable.
 
     variable: None is that of the hosted server for that server, and no key for any other. withheld: whether VARIABLE is
-    set, and was not read for a server elsewhere, since nobody named it.
+    set, and was not read for a server elsewhere, since nobody named it. Raises InputError for a name that is no
+    variable's, and for a variable that is not set.
     """
 
     __slots__ = ("_value", "variable", "withheld")

@@ -36,7 +36,8 @@ class Policy:
     """When a replica is given up, and what follows.
 
     deadline: seconds without any progress. opening: seconds until a replica must have opened its engine. attempts: of
-    one request, before its caller hears of it. replacements: new replicas for lost ones, of the whole pool.
+    one request, before its caller hears of it. replacements: new replicas for lost ones, of the whole pool. Raises
+    InputError for a number that is too small.
     """
 
     deadline: float = 600.0

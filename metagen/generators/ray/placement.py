@@ -16,7 +16,8 @@ class Placement:
     num_cpus, num_gpus, resources: of the node that it runs on, and reserved for it.
     bundles: for an engine of several processes, such as one with tensor parallelism over nodes: resources of each of
     them. They are reserved together as a placement group, as close to one another as can be; the replica takes the
-    first bundle, and actors that its engine starts take the others.
+    first bundle, and actors that its engine starts take the others. Raises InputError for a negative amount, an empty
+    bundle, or bundles beside amounts.
     """
 
     num_cpus: float | None = None

@@ -50,7 +50,7 @@ class RayPool:
 
     A request goes to the replica that holds its longest prefix, unless that one is overloaded. If the replica is lost,
     the request goes to another one with the same seeds: where the engine is exact, the result is the same. Opening
-    raises what an engine raises when it is made.
+    raises what an engine raises when it is made. Raises InputError for fewer than 1 replica.
     """
 
     def __init__(

@@ -245,7 +245,10 @@ def surprises(
 def restrict(
     logits: Tensor, params: RowParams, history: History | None = None, allowed: Allowed | None = None
 ) -> Tensor:
-    """[N, V]: raw logits after biases, penalties and bans; `logits` itself where there are none of these."""
+    """[N, V]: raw logits after biases, penalties and bans; `logits` itself where there are none of these.
+
+    Raises ValueError without a history where parameters look at one.
+    """
     bias, alone = params.bias, params.banned.get(1)
     if bias is None and alone is None and not params.remembers and allowed is None:
         return logits

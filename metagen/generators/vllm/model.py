@@ -61,7 +61,10 @@ def weights(directory: Path) -> list[Path]:
 
 
 def adapter(lora: str | Path) -> tuple[Path, int]:
-    """The directory of a LoRA adapter, and the rank to make room for."""
+    """The directory of a LoRA adapter, and the rank to make room for.
+
+    Raises InputError for a rank that vLLM cannot run.
+    """
     directory = Path(lora).expanduser()
     data: dict[str, Any] = read_json(directory / "adapter_config.json")
     rank = data.get("r")

@@ -72,7 +72,7 @@ def add_critique_costs(result: StudyResult) -> StudyResult:
     A recorded score costs its run nothing. facts: `splitting.critiques` says how many critiques each score is the mean
     of, `critique_cost` what one takes, in samples of the same model; n samples with k critiques each then cost
     2N·T·n·(1 + k·cost). Where exact FLOPs are unknown, `verification` has the part of the critiques in these. Without
-    the facts, or without 2N·T, the scores count as free, and a note says so.
+    the facts, or without 2N·T, the scores count as free, and a note says so. Raises InputError for a price below 0.
     """
     if result.facts.get(COUNTED):
         return result

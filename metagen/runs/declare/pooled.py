@@ -29,7 +29,7 @@ class PooledTask(Subset):
     task: its definition, as in an experiment file. path, fields, where: of the pool, as of `read_pool`. Where `fields`
     maps verdicts (`correct`) these grade, in place of the task's own grader. answer, pattern: the rule that reads
     answers, in place of the task's own, as of JsonlTask; it grades too, where the task compares answers with references
-    and nothing else. Raises DataError if they have no problem in common.
+    and nothing else. Raises DataError if they have no problem in common. Raises ConfigError for a task that is none.
     """
 
     def __init__(

@@ -56,7 +56,8 @@ def read_source(
 ) -> Source:
     """A file with its overrides, as `load` reads it, not checked yet.
 
-    A rehearsal is called by the file's name and `-rehearsal`, unless it says a name.
+    A rehearsal is called by the file's name and `-rehearsal`, unless it says a name. Raises ConfigError for a rehearsal
+    of a file without that section.
     """
     source = read(path)
     if rehearse and REHEARSAL not in source.data:

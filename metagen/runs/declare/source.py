@@ -219,7 +219,7 @@ def read(path: str | File) -> Source:
 
 
 def parse(text: str, name: str = "<text>") -> Source:
-    """`read` for a text that is already here."""
+    """`read` for a text that is already here. Raises ConfigError for a file that is no mapping."""
     source = Source(name)
     data = _plain(_Reader(text, name), source.faults, source.places)
     if not isinstance(data, dict):

@@ -55,7 +55,10 @@ def rating(
     join: Text | None = None,
     chat: bool | None = None,
 ) -> JudgeUtility:
-    """The model of a judge rates one answer against another. template, labels, cue, join, chat: the words for that."""
+    """The model of a judge rates one answer against another. template, labels, cue, join, chat: the words for that.
+
+    Raises InputError for another verifier.
+    """
     if not isinstance(judge, Judge):
         raise InputError(
             "a utility of kind judge needs judge:, a verifier of kind judge, whose model rates answers"
@@ -68,7 +71,7 @@ def rating(
 
 
 def preference(judge: Verifier | None = None) -> PreferenceUtility:
-    """The judge of a tournament prefers one answer to another."""
+    """The judge of a tournament prefers one answer to another. Raises InputError without one."""
     if judge is None:
         raise InputError("a utility of kind preference needs judge:, a verifier of kind tournament")
     return PreferenceUtility(pairwise(judge))

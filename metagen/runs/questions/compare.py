@@ -84,7 +84,10 @@ def publish(a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = 
 def compare(
     a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = None
 ) -> tuple[list[Compared], tuple[int, int, int]]:
-    """The comparisons, and the numbers of problems: in both, in a, in b."""
+    """The comparisons, and the numbers of problems: in both, in a, in b.
+
+    Raises InputError where no configuration has a problem in both.
+    """
     with ExitStack() as stack:
         (first, one), (second, two) = (stack.enter_context(unfinished.tables(run)) for run in (a, b))
         shared, sizes = _problems(first, second, a, b)

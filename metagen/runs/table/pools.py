@@ -118,7 +118,8 @@ class Pool:
     ) -> tuple[Floats, Floats]:
         """`curve` where every problem has as many samples as the arrays are wide, and no n is more.
 
-        Accuracy and Monte-Carlo error, [len(ns), problems] each.
+        Accuracy and Monte-Carlo error, [len(ns), problems] each. Raises DataError for a strategy that a pool does not
+        measure.
         """
         match kind:
             case "sample":

@@ -28,6 +28,13 @@ class Confident(Aggregator):
 
     keep: the share η that votes; the paper has 0.1 and 0.9. Candidates that tie with the last of these vote as well.
     Candidates need the numbers of each token that `confidence` averages: UnsupportedError where they have none.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.adaptive.confidence import Confidence
+        >>> from metagen.strategies.adaptive.filtered import Confident
+        >>> Confident(mg.NumberRule(prose=True), keep=0.5, confidence=Confidence("tail", window=8)).keep
+        0.5
     """
 
     answer: AnswerRule = field(kw_only=False)

@@ -42,7 +42,16 @@ class StoppingRule(Part, ABC):
 
 @dataclass(frozen=True)
 class AnyOf(StoppingRule):
-    """Stops when one of its rules does. rules: two or more of them."""
+    """Stops when one of its rules does. rules: two or more of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from metagen.strategies.adaptive.stopping import AnyOf, Decided
+        >>> from metagen.strategies.adaptive.sure import Sure
+        >>> either = AnyOf((Decided(8), Sure(0.9)))  # the same as Decided(8) | Sure(0.9)
+        >>> either.stops(np.array([[0, 0], [0, 1]]), np.array([[0.4, 0.95], [0.4, 0.5]])).tolist()
+        [True, False]
+    """
 
     rules: tuple[StoppingRule, ...]
 
@@ -52,7 +61,16 @@ class AnyOf(StoppingRule):
 
 @dataclass(frozen=True)
 class AllOf(StoppingRule):
-    """Stops when all of its rules do. rules: two or more of them."""
+    """Stops when all of its rules do. rules: two or more of them.
+
+    Examples:
+        >>> import numpy as np
+        >>> from metagen.strategies.adaptive.stopping import AllOf, Decided
+        >>> from metagen.strategies.adaptive.sure import Sure
+        >>> both = AllOf((Decided(3), Sure(0.9)))  # the same as Decided(3) & Sure(0.9)
+        >>> both.stops(np.array([[0, 0], [0, 0]]), np.array([[1.0, 0.95], [0.8, 0.85]])).tolist()
+        [True, False]
+    """
 
     rules: tuple[StoppingRule, ...]
 

@@ -19,7 +19,14 @@ from metagen.verifiers.base import AnswerRule, Verifier
 @checked
 @dataclass(frozen=True)
 class Sure(StoppingRule):
-    """Stops when some sample has a score of at least `threshold`. threshold: the score."""
+    """Stops when some sample has a score of at least `threshold`. threshold: the score.
+
+    Examples:
+        >>> import numpy as np
+        >>> from metagen.strategies.adaptive.sure import Sure
+        >>> Sure(0.9).stops(np.array([[0, 1], [0, 1]]), np.array([[0.2, 0.95], [0.2, 0.3]])).tolist()
+        [True, False]
+    """
 
     threshold: values.Share
 
@@ -34,6 +41,12 @@ class Share(StoppingRule):
 
     share: of all weight. mass: in samples of score 1; without it the first sample, which is all there is, would always
     stop.
+
+    Examples:
+        >>> import numpy as np
+        >>> from metagen.strategies.adaptive.sure import Share
+        >>> Share(0.8, mass=1.5).stops(np.array([[0, 0, 1], [0, 1, 1]]), np.array([[1, 0.9, 0.2], [1, 1, 1]])).tolist()
+        [True, False]
     """
 
     share: Fraction = 0.9
@@ -51,6 +64,15 @@ class WeightedUntilSure(AdaptiveStrategy):
 
     For one sample of which the verifier is sure, see rejection sampling, or `Adaptive` with `Best` and `Sure`. share:
     of all scores, which one answer must hold. mass: the least sum of all scores. batch: samples between two looks.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.adaptive.sure import WeightedUntilSure
+        >>> same = mg.FunctionGenerator(lambda prefix, seed, index: "7", name="sevens")
+        >>> good = mg.FunctionVerifier(lambda s: 0.8, name="good")
+        >>> vote = WeightedUntilSure(same, 40, verifier=good, answer=mg.NumberRule(prose=True))
+        >>> len(vote.solve("A digit?").candidates)
+        3
     """
 
     adaptive = True

@@ -39,6 +39,16 @@ class DraftSketchFill(Strategy):
 
     draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
     filler: fills holes; by default the generator. tries: fillings of all holes at most. accept: the score that ends it.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.chain.draft_sketch_fill import DraftSketchFill
+        >>> def write(prefix, seed, index):
+        ...     asked = prefix.prompt.text
+        ...     return "42" if "number 1" in asked else "6 * 7 = <hole>" if "full form" in asked else "Multiply."
+        >>> right = mg.FunctionVerifier(lambda s: float(s.text == "6 * 7 = 42"), name="right")
+        >>> DraftSketchFill(mg.FunctionGenerator(write, name="writer"), right).solve("6 times 7?").text
+        '6 * 7 = 42'
     """
 
     generator: Generator = field(kw_only=False)

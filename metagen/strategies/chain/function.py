@@ -27,7 +27,8 @@ class FunctionStrategy(Strategy):
     The parts that it refers to by name, in its closure or its module, enter the fingerprint, and an oracle among
     them marks the strategy as one; what it reaches in other ways belongs into `uses`.
 
-    name: part of the fingerprint; change it when the program changes its mind. By default the function's name.
+    name: part of the fingerprint; change it when the program changes its mind. By default the function's name. Raises
+    InputError for a program that is not async, or has no name.
     """
 
     def __init__(

@@ -33,6 +33,7 @@ class Interleaved(Strategy):
     most: calls, and pieces of text without one. Then the generator goes on to its end, and `result` is written no
     more. The text that the tool has written is part of the sequence. tool: the function that it may call. step: what
     is written between two looks for a call. Raises InputError for a `call` whose groups are not the tool's arguments.
+    Raises UnsupportedError for a generator that cannot be stopped and sent on.
     """
 
     generator: Generator = field(kw_only=False)

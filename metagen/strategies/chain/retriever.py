@@ -26,7 +26,8 @@ class BM25:
     f: how often q is in the passage d; IDF(q) = ln(1 + (N − n + ½)/(n + ½)) for n of N passages with q, as in Lucene,
     which leaves the constant k1 + 1 out. Words are letters and digits in lower case, without STOPWORDS and
     without stemming. Equally relevant passages come in the order of the corpus, and those that share no word with
-    the query do not come. Needs the extra `retrieval`.
+    the query do not come. Needs the extra `retrieval`. Raises InputError for no passages, or one without words, and
+    UnsupportedError without the library bm25s.
     """
 
     def __init__(self, passages: Iterable[str], *, k1: float = 1.5, b: float = 0.75) -> None:

@@ -135,7 +135,16 @@ class Continue(ChainStep):
     `Continue(model, "\nSo the answer is", after="thought")`. The cue may have places for steps. What had ended the
     sequence no longer does (`reopen`). The text of the output is what is new, the cue not included. Where the step
     `after` has failed, so does this one. cue: the text that is put at the end first. after: the step whose sequence
-    goes on.
+    goes on. Raises UnsupportedError for a generator that starts from a prompt only.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.chain.steps import Continue
+        >>> think = mg.FunctionGenerator(lambda prefix, seed, index: " 6 * 7.", name="think")
+        >>> answer = mg.FunctionGenerator(lambda prefix, seed, index: " 42", name="answer")
+        >>> chain = mg.Chain({"thought": Continue(think), "answer": Continue(answer, " So:", after="thought")})
+        >>> chain.solve("6 times 7?").text
+        ' 6 * 7. So: 42'
     """
 
     generator: Generator = field(kw_only=False)

@@ -65,7 +65,8 @@ class ToolUse(Strategy):
     written, unfinished: a call has no vote.
 
     ask: has the places {prompt} and {tools}. turn: has {result}; it follows what the model has written, as a text, or
-    with `chat` as a turn of its own. tools: functions that it may call. most: turns at most.
+    with `chat` as a turn of its own. tools: functions that it may call. most: turns at most. Raises InputError for no
+    tools, or tools of equal names.
     """
 
     generator: Generator = field(kw_only=False)

@@ -53,7 +53,16 @@ def words(score: Score | None) -> str | None:
 
 @part
 class OwnWords(Feedback):
-    """The words of the score that the strategy's verifier has given anyway. Costs nothing."""
+    """The words of the score that the strategy's verifier has given anyway. Costs nothing.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.refine.feedback import OwnWords
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "7", name="draft")
+        >>> small = mg.FunctionVerifier(lambda s: mg.Score(0.0, feedback="Too small."), name="small")
+        >>> mg.Refinement(draw, verifier=small, feedback=OwnWords(), rounds=1).solve("A number?").text
+        '7'
+    """
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         return Remark(words(score))
@@ -69,7 +78,19 @@ class Silence(Feedback):
 
 @part
 class WordsOf(Feedback):
-    """The words of a verifier other than the one that measures, such as public tests beside a reward model."""
+    """The words of a verifier other than the one that measures, such as public tests beside a reward model.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.refine.feedback import WordsOf
+        >>> def write(prefix, seed, index):
+        ...     return "8" if "Too small." in prefix.prompt.text else "7"
+        >>> value = mg.FunctionVerifier(lambda s: int(s.text) / 8, name="value")
+        >>> words = mg.FunctionVerifier(lambda s: mg.Score(0.0, feedback="Too small."), name="words")
+        >>> draft = mg.FunctionGenerator(write, name="draft")
+        >>> mg.Refinement(draft, verifier=value, feedback=WordsOf(words), rounds=1).solve("A number?").text
+        '8'
+    """
 
     verifier: Verifier = field(kw_only=False)
 

@@ -58,7 +58,15 @@ class LengthControl(Strategy):
     The samples are those of every parallel strategy over the generator. count: tokens of a text, for generators
     without ids. The length that a model finds by itself goes with how hard the problem is: choosing the short samples
     chooses among other things the easy lines of thought, and that is what s1 found wanting in it. least: new tokens
-    at least. most: new tokens at most. tries: samples at most.
+    at least. most: new tokens at most. tries: samples at most. Raises InputError for least > most, UnsupportedError for
+    a generator whose draws are joint.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.strategies.sequential.length_control import LengthControl
+        >>> draw = mg.FunctionGenerator(lambda prefix, seed, index: "word " * (5 - index), name="words")
+        >>> LengthControl(draw, least=2, most=3, count=lambda text: len(text.split())).solve("Say something.").text
+        'word word word '
     """
 
     thinks = True

@@ -21,7 +21,8 @@ class BeamSearch(TreeSearch):
     """n candidates a level, of which the best n/m are kept; the n draws of the next level are dealt among them in turn.
 
     A candidate that was drawn six times is six: it holds six of the n/m places. It ends when n draws have finished,
-    or nothing is open. m: children of a node that is kept; n is a multiple of it.
+    or nothing is open. m: children of a node that is kept; n is a multiple of it. Raises InputError for an n that is
+    none.
     """
 
     searches = True

@@ -184,7 +184,10 @@ class TreeSearch(TreeStrategy):
 
 
 def check_generator(name: str, generator: Generator, until: Steps) -> None:
-    """The errors of a generator that cannot write such steps one by one."""
+    """The errors of a generator that cannot write such steps one by one.
+
+    Raises InputError for what is no step, or never comes; UnsupportedError for a generator that cannot stop or go on.
+    """
     if not generator.independent:
         raise UnsupportedError(f"{name} pools independent draws; {generator!r} draws jointly")
     if not (generator.accepts_prefix and generator.accepts_until):
@@ -208,7 +211,10 @@ def check_generator(name: str, generator: Generator, until: Steps) -> None:
 
 
 def check_verifier(name: str, verifier: Verifier | None) -> None:
-    """The errors of a verifier that cannot score beginnings one by one."""
+    """The errors of a verifier that cannot score beginnings one by one.
+
+    Raises InputError without a verifier, UnsupportedError for one that scores whole or beside others.
+    """
     if verifier is None:
         raise InputError(f"{name} selects by scores of steps: give a verifier, such as ProcessRewardModel")
     if verifier.relative:

@@ -64,6 +64,18 @@ class Game24Task(Task):
     Answers are expressions; any rational number may occur on the way. A candidate may be a text that ends in an
     expression, after `Answer:` if there is such a line. prompt, form: as of JsonlTask, with places for {question} (the
     task's own words), {numbers} and {target}. Raises DataError for a record that is none, InputError as JsonlTask does.
+
+    Examples:
+        >>> import json
+        >>> from pathlib import Path
+        >>> from metagen.tasks.countdown.task import Game24Task
+        >>> import asyncio, metagen as mg
+        >>> record = {"id": "1", "puzzle": "4 5 6 10"}
+        >>> _ = Path("24.jsonl").write_text(json.dumps(record))
+        >>> task = Game24Task("24.jsonl")
+        >>> (problem,) = task.problems()
+        >>> asyncio.run(task.grade(problem, [mg.Sequence(problem.prompt, "(10 - 6) * 5 + 4", finish="eos")]))
+        [1.0]
     """
 
     name = "game24"

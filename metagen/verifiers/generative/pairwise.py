@@ -117,6 +117,17 @@ class PreferenceUtility(PairUtility):
     """u(y, y') = P(y is better than y'): minimum Bayes risk then takes the highest win rate among the samples.
 
     Where everyone meets everyone, that is the candidate of the highest strength by Bradley and Terry as well.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.verifiers.generative.pairwise import PREFERENCE, PairwiseJudge
+        >>> from metagen.verifiers.generative.respondent import WritingRespondent
+        >>> from metagen.verifiers.generative.pairwise import PreferenceUtility
+        >>> first = mg.FunctionGenerator(lambda prefix, seed, index: "A", name="always the first")
+        >>> judge = PairwiseJudge(WritingRespondent(first, PREFERENCE))
+        >>> result = mg.MBR(first, 2, utility=PreferenceUtility(judge)).solve("A letter?")
+        >>> result.text
+        'A'
     """
 
     name = "preference"

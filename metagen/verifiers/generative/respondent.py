@@ -180,6 +180,14 @@ class WritingRespondent(Respondent):
     the answer behind the question; a text is not, and has to show it itself. Answers without a verdict, and those that
     a limit cut within their thought, count for nothing and are counted (`Score.unread`); if none has one, the score
     has no value and the verdict `unparsable`.
+
+    Examples:
+        >>> import metagen as mg
+        >>> from metagen.verifiers.generative.respondent import WritingRespondent
+        >>> critic = mg.FunctionGenerator(lambda prefix, seed, index: ["Yes", "No", "Yes", "Yes"][index], name="critic")
+        >>> grade = mg.Judge.of(WritingRespondent(critic, samples=4))
+        >>> mg.BestOfN(critic, 1, verifier=grade).solve("Is it so?").candidates[0].value
+        0.75
     """
 
     way = "samples"

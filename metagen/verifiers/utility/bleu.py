@@ -21,6 +21,11 @@ class BLEU(AggregatingUtility):
     ChrF does; `matrix` is the same. Needs sacrebleu, whose `tokenize` names a tokenizer. tokenize: the tokenizer of
     sacrebleu. max_order: the longest n-grams. lowercase: compare in lower case. Raises InputError for an unknown
     tokenizer.
+
+    Examples:
+        >>> from metagen.verifiers.utility.bleu import BLEU
+        >>> BLEU().compare(["the cat sleeps on the mat"], ["the cat sleeps on a mat"]).round(2).tolist()
+        [[0.54]]
     """
 
     name = "bleu"

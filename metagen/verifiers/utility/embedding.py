@@ -46,6 +46,14 @@ class EmbeddingCosine(Utility):
 
     Each distinct text is embedded once: a leaf call, recorded in single precision and charged.
     answer: compares what this rule reads instead of the whole completions.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.utility.embedding import EmbeddingCosine, FunctionEmbedder
+        >>> counts = FunctionEmbedder(lambda texts: [[t.count("a"), t.count("b")] for t in texts], name="letters")
+        >>> texts = [mg.Sequence(mg.Prompt("1", text="?"), t, finish="eos") for t in ("aa", "ab")]
+        >>> asyncio.run(EmbeddingCosine(counts).matrix(texts, scope=mg.Scope.root("1"))).round(2).tolist()
+        [[1.0, 0.71], [0.71, 1.0]]
     """
 
     name = "embedding"
@@ -104,6 +112,13 @@ class FunctionEmbedder(Embedder):
     """Embeds by `function(texts)`, which may be async. Charged one call per text.
 
     name: part of the fingerprint; change it when the function changes its mind.
+
+    Examples:
+        >>> import asyncio
+        >>> from metagen.verifiers.utility.embedding import FunctionEmbedder
+        >>> counts = FunctionEmbedder(lambda texts: [[t.count("a"), t.count("b")] for t in texts], name="letters")
+        >>> asyncio.run(counts.embed(["aab", "b"])).tolist()
+        [[2, 1], [0, 1]]
     """
 
     function: Callable[[list[str]], Any | Awaitable[Any]] = field(kw_only=False)

@@ -47,6 +47,16 @@ class JudgeUtility(PairUtility):
     they stay the same whatever else is compared. A pair of which there is no rating (nothing readable, too long for
     the context, no budget) is not known; where a limit left out all, its refusal is raised. A candidate that writes
     the judge's cue by itself gets 0. Raises InputError for a question about one answer.
+
+    Examples:
+        >>> import asyncio, metagen as mg
+        >>> from metagen.verifiers.generative.respondent import WritingRespondent
+        >>> from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
+        >>> critic = mg.FunctionGenerator(lambda prefix, seed, index: "Rating (1-5): 4", name="critic")
+        >>> utility = JudgeUtility(WritingRespondent(critic, AGAINST_REFERENCE))
+        >>> texts = [mg.Sequence(mg.Prompt("1", text="Say hello."), t, finish="eos") for t in ("Hello", "Hi")]
+        >>> asyncio.run(utility.matrix(texts[:1], texts[1:], scope=mg.Scope.root("1"))).tolist()
+        [[0.75]]
     """
 
     name = "judge"

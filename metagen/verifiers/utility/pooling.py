@@ -24,7 +24,7 @@ class MeanPooling(Embedder):
 
     prefix: put before each text, where a model wants one (such as `query: `). Longer texts than the model's context
     are cut. device: of torch. The model is loaded when this is made; ModelError if it cannot be. InputError for a
-    batch below 1.
+    batch below 1. Raises UnsupportedError for an adapter.
     """
 
     def __init__(

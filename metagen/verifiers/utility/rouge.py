@@ -19,6 +19,11 @@ class RougeL(TextUtility):
     token: a regular expression for a word of the lower-cased text. The default is the published one and sees nothing
     but ASCII; `\\w+` suits other scripts. 0 where a text has no words. No stemming. Raises InputError for a token
     that is no regular expression.
+
+    Examples:
+        >>> from metagen.verifiers.utility.rouge import RougeL
+        >>> RougeL().compare(["the cat sleeps"], ["a cat sleeps"]).round(2).tolist()
+        [[0.67]]
     """
 
     name = "rouge-l"

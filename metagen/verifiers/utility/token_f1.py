@@ -20,6 +20,11 @@ class TokenF1(TextUtility):
     """2PR / (P + R) over words, repetitions clipped; case, ASCII punctuation and English articles don't matter.
 
     Two answers of which nothing is left are equal (1); one such has nothing in common with any other (0).
+
+    Examples:
+        >>> from metagen.verifiers.utility.token_f1 import TokenF1
+        >>> TokenF1().compare(["The Eiffel Tower"], ["Eiffel tower, Paris"]).round(2).tolist()
+        [[0.8]]
     """
 
     name = "token-f1"

@@ -139,7 +139,10 @@ def _frequencies(path: Path, data: Mapping[str, Any], head_dim: int) -> tuple[fl
 
 
 class Weights:
-    """The tensors of a directory's safetensors files, checked against the shapes that a model expects."""
+    """The tensors of a directory's safetensors files, checked against the shapes that a model expects.
+
+    Raises ModelError for a file that cannot be read.
+    """
 
     def __init__(self, directory: Path, dtype: torch.dtype, device: torch.device) -> None:
         self.directory, self.dtype, self.device = directory, dtype, device
@@ -157,7 +160,10 @@ class Weights:
         return name in self._tensors
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor [*shape] in the model's dtype, on its device; each is taken once."""
+        """The tensor [*shape] in the model's dtype, on its device; each is taken once.
+
+        Raises ModelError where it is lacking, or has another shape.
+        """
         tensor = self._tensors.pop(name, None)
         if tensor is None:
             raise ModelError(

@@ -52,7 +52,7 @@ class Counts:
 
     @classmethod
     def of(cls, texts: Iterable[Ints], *, vocab_size: int, k: int) -> Self:
-        """Of texts as ids [tokens], their end tokens among them. DataError if there are none."""
+        """Of texts as ids [tokens], their end tokens among them. DataError if there are none. InputError for k < 1."""
         if k < 1:
             raise InputError(f"k={k!r}: expected an integer ≥ 1; 1 looks at no context")
         padded = [np.concatenate([np.full(k - 1, vocab_size), ids]) for ids in texts if len(ids)]
@@ -81,7 +81,10 @@ class Counts:
 
 
 class KGram(IdsModel):
-    """A LanguageModel over counts. constant: c, added to every count."""
+    """A LanguageModel over counts. constant: c, added to every count.
+
+    Raises InputError for a constant that is not above 0.
+    """
 
     def __init__(
         self, counts: Counts, constant: float, *, rows: int = 64, device: torch.device | str = "cpu"

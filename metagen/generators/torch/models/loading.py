@@ -349,7 +349,7 @@ def _guide(recipe: recipes.Guided, parts: Sequence[Loaded]) -> Guided:
 
 
 def combining(recipe: Recipe) -> Combine:
-    """The recipe's formula, as a function of the logits of its parts."""
+    """The recipe's formula, as a function of the logits of its parts. Raises ModelError for what is no recipe."""
     match recipe:
         case recipes.Contrastive(alpha=alpha, temperature=temperature, beta=beta, sure=sure):
             return lambda z: formulas.contrastive(

@@ -46,7 +46,10 @@ class Update:
 
 
 class Updates:
-    """The updates of an adapter, each taken once by the name of its matrix, as `model.layers.0.mlp.down_proj`."""
+    """The updates of an adapter, each taken once by the name of its matrix, as `model.layers.0.mlp.down_proj`.
+
+    Raises ModelError for files that cannot be read, or that hold more than plain LoRA.
+    """
 
     def __init__(self, adapter: lora.Adapter, dtype: torch.dtype, device: torch.device) -> None:
         self._directory, self._dtype, self._device = adapter.directory, dtype, device

@@ -54,7 +54,10 @@ def magnitude(weight: Tensor, sparsity: float) -> Tensor:
 
 
 def prune(weight: Tensor, h: Tensor, sparsities: Sequence[float]) -> list[Tensor]:
-    """For each of the sparsities, in ascending order, the weights [N, K] with round(sparsity · K) zeros in each row."""
+    """For each of the sparsities, in ascending order, the weights [N, K] with round(sparsity · K) zeros in each row.
+
+    Raises InputError for sparsities that do not ascend.
+    """
     counts = [_count(weight, sparsity) for sparsity in sparsities]
     if counts != sorted(counts):
         raise InputError(f"sparsities={list(sparsities)!r}: expected them in ascending order")

@@ -190,7 +190,7 @@ class Called:
     # -- time --------------------------------------------------------------------------------------
 
     def batch_seconds(self, accelerator: Accelerator, shapes: Shapes) -> Floats:
-        """Modelled seconds of each call's share of a batch; NaN where its model's shape is unknown."""
+        """Modelled seconds of each call's share of a batch, [calls]; NaN where its model's shape is unknown."""
         return (
             self._seconds(accelerator.hardware, accelerator.batch, shapes, self.prefilled) / accelerator.batch
         )

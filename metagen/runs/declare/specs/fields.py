@@ -43,7 +43,10 @@ def _reference(section: str) -> AfterValidator:
 
 
 def local_model(name: str, info: ValidationInfo) -> str:
-    """A model's name as it is; a directory, an adapter's too, or a GGUF file as an absolute path."""
+    """A model's name as it is; a directory, an adapter's too, or a GGUF file as an absolute path.
+
+    Raises ValueError for what is none.
+    """
     known = sources.names()
     if name in known:
         return name
@@ -110,14 +113,14 @@ T = TypeVar("T", tuple[Any, ...], dict[str, Any])
 
 
 def some(values: T) -> T:
-    """At least one value."""
+    """At least one value. Raises ValueError for none."""
     if not values:
         raise ValueError("expected at least one")
     return values
 
 
 def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """No value twice."""
+    """No value twice. Raises ValueError for equal ones."""
     twice = sorted({str(v) for v in values if values.count(v) > 1})
     if twice:
         raise ValueError(f"{', '.join(twice)} is given more than once; name each once")
@@ -125,7 +128,7 @@ def distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def pool_field(name: str) -> str:
-    """A name that a recorded pool maps to one of its fields."""
+    """A name that a recorded pool maps to one of its fields. Raises ValueError for another name."""
     if name not in FIELDS and not name.startswith("scores."):
         raise ValueError(f"expected one of {', '.join(FIELDS)}, scores.NAME{nearest(name, FIELDS)}")
     return name

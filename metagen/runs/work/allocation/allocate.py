@@ -66,7 +66,8 @@ class Difficulty:
         vote over its first n the accuracy. Groups are quantiles of the predictor, fewer where its values coincide.
         monotone: an easier group is at least as accurate at every n (isotonic regression across the groups). That
         steadies curves of few problems; where a model is often wrong in unison it is false, and misleads.
-        weights: of the votes, NaN for none; 1 each by default.
+        weights: of the votes, NaN for none; 1 each by default. Raises InputError for numbers below 1, more first
+        samples than there are, or an unknown predictor.
         """
         classes, correct = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=np.float64)
         heavy = np.ones(classes.shape) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -190,6 +191,7 @@ class Plan:
     Everyone gets the first samples of the first difficulty. Whoever has as many as a difficulty looks at is estimated
     by it; the rest of the budget is allocated by these estimates, but nobody gets past the next difficulty's first
     samples before all are estimated again. ceiling: the most samples of a problem; all that curves know by default.
+    Raises InputError for difficulties that do not ascend, and for a ceiling out of range.
     """
 
     budget: float
@@ -274,7 +276,8 @@ def uniform(problems: int, budget: float, cost: float) -> Floats:
 def accuracy_at(curves: ArrayLike, samples: Iterable[float] | ArrayLike) -> Floats:
     """[problems]: accuracy at a number of samples for each, between whole numbers in proportion.
 
-    curves: [problems, most + 1], accuracy at n = 0 … most, such as `running_vote` behind a column of zeros.
+    curves: [problems, most + 1], accuracy at n = 0 … most, such as `running_vote` behind a column of zeros. Raises
+    InputError for numbers of samples beyond the curves.
     """
     rows, given = np.asarray(curves, dtype=np.float64), np.asarray(samples, dtype=np.float64)
     if (given < 0).any() or (given > rows.shape[1] - 1).any():
