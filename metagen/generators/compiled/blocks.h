@@ -209,6 +209,9 @@ class Blocks {
                                              : by_dim<BFloat16>(x, kv, rows, order, groups, pieces, wearers);
     }
 
+    // Places that there are rotations for.
+    int64_t context() const { return turns_.size(0); }
+
   private:
     int64_t heads_, kv_heads_, d_;
     double eps_;

@@ -54,6 +54,11 @@ class Rows:
         """Sampling parameters of the rows in use."""
         return self.parameters.rows
 
+    def params_of(self, rows: Ints) -> RowParams:
+        """Sampling parameters of these rows [n]; those of all rows are at hand."""
+        params = self.params
+        return params if len(rows) == len(params) and _in_order(rows) else params.take(rows)
+
     def generation(self, row: int) -> Generation:
         """The request that a row in use belongs to."""
         owner = self.owner[row]
@@ -64,6 +69,13 @@ class Rows:
         """[n]: whether each token ends its row (`Endings`)."""
         both = zip(rows.tolist(), tokens.tolist(), strict=True)
         return np.fromiter((self.generation(row).ends[token] for row, token in both), np.uint8, len(rows))
+
+    def table_of_flags(self, rows: Ints, size: int) -> NDArray[np.uint8] | None:
+        """[n, size]: the flags of the first `size` tokens for each of `rows` [n]; None if some have none."""
+        ends = [self.generation(row).ends for row in rows.tolist()]
+        if len(ends[0]) < size:
+            return None
+        return np.ascontiguousarray(np.frombuffer(b"".join(ends), np.uint8).reshape(len(rows), -1)[:, :size])
 
     def history(self, rows: Ints, known: Ints | None = None, behind: Ints | None = None) -> History | None:
         """The tokens before the next one of `rows` [n], `behind` [n] tokens of `known` [n, most] included.
@@ -153,3 +165,7 @@ class Rows:
             self.length, self.limit, self.held, self.joint, self.token, self.ids, self.logprobs,
             self.confidences,
         )  # fmt: skip
+
+
+def _in_order(rows: Ints) -> bool:
+    return bool((rows == np.arange(len(rows))).all())

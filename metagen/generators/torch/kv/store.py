@@ -228,6 +228,10 @@ class KVStore:
         self._located = located if steady else None
         return located
 
+    def give_back(self, rows: Ints, tokens: Ints) -> None:
+        """Room for the last so many tokens of `rows` [n], which was located and not written to."""
+        self._regions.length[rows] -= tokens
+
     def _go_on(self, n: int) -> Located | None:
         """As `_next`."""
         newest, regions = self._located, self._regions

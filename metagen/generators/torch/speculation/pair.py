@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metagen.generators.torch.compiled import Drafted, Floats, Rules
 from metagen.generators.torch.models.combined import Combined, Joined, first
 from metagen.generators.torch.models.language_model import Ints, LanguageModel
 
@@ -22,7 +23,7 @@ class Pair(Combined):
     def __init__(self, target: LanguageModel[Any], draft: LanguageModel[Any]) -> None:
         super().__init__((target, draft), first)
         self.target: Any = target
-        self.draft = draft
+        self.draft: Any = draft
         #: Tokens of each row that the target holds, and the draft; and the one that the draft lacks, if it does.
         self._length = np.zeros(self.rows, np.int64)
         self._held = np.zeros(self.rows, np.int64)
@@ -64,6 +65,19 @@ class Pair(Combined):
         return self.draft.extend(rows, both[np.stack([late, np.ones_like(late)], 1)], counts)[
             :, : self.vocab_size
         ]
+
+    def draft_ahead(
+        self, rows: Ints, tokens: Ints, wanted: Ints, u: Floats, rules: Rules
+    ) -> Drafted | None:
+        """As `ahead`, at most wanted [n] tokens of each row in one call, if the draft can (`HasDrafts`)."""
+        if not hasattr(self.draft, "draft"):
+            return None
+        late = self._held[rows] < self._length[rows]
+        both = np.stack([self._due[rows], tokens], 1)[np.stack([late, np.ones_like(late)], 1)]
+        found: Drafted | None = self.draft.draft(rows, both, 1 + late, wanted, u, rules)
+        if found is not None:
+            self._held[rows] += late + found.runs
+        return found
 
     def _run(self, rows: Ints, runs: Sequence[Ints]) -> None:
         counts = np.array([len(run) for run in runs], np.int64)
