@@ -12,6 +12,7 @@
 
 #include "blocks.h"
 #include "draw.h"
+#include "randomness.h"
 
 namespace metagen {
 
@@ -51,25 +52,28 @@ std::pair<int64_t, bool> pick(const Weight* weights, int64_t vocab, double u, do
 // Let a small model draft up to wanted [R] tokens of each row, up to one that ends it.
 //
 // tokens [N]: what the rows run first, of which counts [R]; rows: [R, 6], as in Row, with room for what follows.
-// u: [R, G]; temperatures: [R]; flags: [R, vocab] by token, of which `ends` end a row; near, out: as in Draw.
+// seeds, positions, temperatures: [R]; flags: [R, vocab] by token, of which `ends` end a row; near, out: as in Draw.
 // Returns the tokens [R, G]; how many are meant, how many are near an edge, and whether the logits were no
 // distribution, [R, 3]; and the distributions that they were drawn from, [R, G, vocab].
 inline std::tuple<Tensor, Tensor, Tensor> draft(
     const Blocks& blocks, const Tensor& embedding, const Matrix& head, const Tensor& kv, const Tensor& rows,
     const Tensor& order, const Tensor& groups, const Tensor& pieces, const Tensor& tokens, const Tensor& wanted,
-    const Tensor& u, const Tensor& temperatures, const Tensor& flags, double near, double out, int64_t ends
+    const Tensor& seeds, const Tensor& positions, const Tensor& temperatures, const Tensor& flags, double near,
+    double out, int64_t ends
 ) {
-    const int64_t n = u.size(0), most = u.size(1), vocab = flags.size(1);
+    const int64_t n = flags.size(0), vocab = flags.size(1), most = wanted.max().item<int64_t>();
     expect(is_table(rows, at::kLong, {n, 6}) && is_table(wanted, at::kLong, {n}), "draft: rows and wanted");
-    expect(is_table(u, at::kDouble, {n, most}) && is_table(temperatures, at::kDouble, {n}), "draft: numbers");
+    expect(is_table(seeds, at::kLong, {n}) && is_table(positions, at::kLong, {n}), "draft: seeds and positions");
+    expect(is_table(temperatures, at::kDouble, {n}), "draft: temperatures");
     expect(is_table(flags, at::kByte, {n, vocab}), "draft: flags");
     const Tensor table = rows.clone(), drafted = at::zeros({n, most}, wanted.options());
-    const Tensor found = at::zeros({n, 3}, wanted.options()), q = at::zeros({n, most, vocab}, u.options().dtype(at::kFloat));
+    const Tensor found = at::zeros({n, 3}, wanted.options()), q = at::zeros({n, most, vocab}, temperatures.options().dtype(at::kFloat));
     Row* row = reinterpret_cast<Row*>(table.data_ptr<int64_t>());
     int64_t *token = drafted.data_ptr<int64_t>(), *told = found.data_ptr<int64_t>();
     const int64_t* most_of = wanted.data_ptr<int64_t>();
     const uint8_t* flag = flags.data_ptr<uint8_t>();
-    const double *number = u.data_ptr<double>(), *temperature = temperatures.data_ptr<double>();
+    const int64_t *seed = seeds.data_ptr<int64_t>(), *position = positions.data_ptr<int64_t>();
+    const double* temperature = temperatures.data_ptr<double>();
     float* shares = q.data_ptr<float>();
     for (int64_t i = 0; i < n; ++i) {
         told[3 * i] = most_of[i];
@@ -97,7 +101,8 @@ inline std::tuple<Tensor, Tensor, Tensor> draft(
             float* share = shares + (i * most + place) * vocab;
             Draw draw(z + line[i] * logits.size(1), vocab, static_cast<float>(near), static_cast<float>(out));
             if (draw.shares(temperature[i], share)) {
-                const auto [drawn, edge] = pick(share, vocab, number[i * most + place], near);
+                const double u = number(seed[i], position[i], place + 1, Purpose::SAMPLE);
+                const auto [drawn, edge] = pick(share, vocab, u, near);
                 token[i * most + place] = drawn;
                 told[3 * i + 1] += edge;
                 if (flag[i * vocab + drawn] & ends) told[3 * i] = place + 1;
@@ -205,18 +210,18 @@ constexpr int64_t TOLD = 6;
 // What rows keep of the tokens [R, G] that were drafted, of which counts [R], and the tokens that come behind.
 //
 // logits: [N, V]; those that follow the tokens before the drafted ones of row r are logits[first[r]]. q: as `draft` has
-// left it; none: the draft was sure. accept, behind: random numbers [R, G] and [R, G + 1]. Returns tokens [R, G + 1], their
-// log-probabilities in the raw model [R, G + 1], and TOLD [R, 6].
+// left it; none: the draft was sure. Returns tokens [R, G + 1], their log-probabilities in the raw model [R, G + 1], and
+// TOLD [R, 6].
 inline std::tuple<Tensor, Tensor, Tensor> judge(
     const Tensor& logits, const Tensor& first, const Tensor& tokens, const Tensor& counts, const Optional& q,
-    const Tensor& accept, const Tensor& behind, const Tensor& temperatures, bool by_block, double near, double out
+    const Tensor& seeds, const Tensor& positions, const Tensor& temperatures, bool by_block, double near, double out
 ) {
     const int64_t n = tokens.size(0), most = tokens.size(1), vocab = logits.size(1);
     expect(logits.scalar_type() == at::kFloat && logits.stride(1) == 1, "judge: logits");
     expect(is_table(first, at::kLong, {n}) && is_table(counts, at::kLong, {n}), "judge: first and counts");
     expect(is_table(tokens, at::kLong, {n, most}), "judge: tokens");
     expect(!q || is_table(*q, at::kFloat, {n, most, vocab}), "judge: q");
-    expect(is_table(accept, at::kDouble, {n, most}) && is_table(behind, at::kDouble, {n, most + 1}), "judge: numbers");
+    expect(is_table(seeds, at::kLong, {n}) && is_table(positions, at::kLong, {n}), "judge: seeds and positions");
     expect(is_table(temperatures, at::kDouble, {n}), "judge: temperatures");
     const int64_t *begin = first.data_ptr<int64_t>(), *count = counts.data_ptr<int64_t>();
     const int64_t* drafted = tokens.data_ptr<int64_t>();
@@ -227,10 +232,11 @@ inline std::tuple<Tensor, Tensor, Tensor> judge(
             expect(0 <= drafted[i * most + j] && drafted[i * most + j] < vocab, "judge: tokens");
     }
     const Tensor chosen = at::zeros({n, most + 1}, tokens.options());
-    const Tensor logprobs = at::zeros({n, most + 1}, accept.options()), told = at::zeros({n, TOLD}, accept.options());
+    const Tensor logprobs = at::zeros({n, most + 1}, temperatures.options());
+    const Tensor told = at::zeros({n, TOLD}, temperatures.options());
     const float* z = logits.data_ptr<float>();
     const float* qs = q ? q->data_ptr<float>() : nullptr;
-    const double *u = accept.data_ptr<double>(), *v = behind.data_ptr<double>();
+    const int64_t *seed = seeds.data_ptr<int64_t>(), *position = positions.data_ptr<int64_t>();
     const double* temperature = temperatures.data_ptr<double>();
     int64_t* token = chosen.data_ptr<int64_t>();
     double *logprob = logprobs.data_ptr<double>(), *tell = told.data_ptr<double>();
@@ -244,10 +250,13 @@ inline std::tuple<Tensor, Tensor, Tensor> judge(
         }
         const float* own = qs ? qs + i * most * vocab : nullptr;
         const Verdict verdict(p.data(), own, drafted + i * most, count[i], vocab, by_block);
-        const int64_t kept = verdict.kept(u + i * most), tested = std::min(kept + 1, count[i]);
+        std::vector<double> u(count[i]);
+        for (int64_t j = 0; j < count[i]; ++j) u[j] = number(seed[i], position[i], j + 1, Purpose::ACCEPT);
+        const int64_t kept = verdict.kept(u.data()), tested = std::min(kept + 1, count[i]);
         std::vector<double> left(vocab);
         const double total = verdict.rest(kept, left);
-        const auto [last, edge] = pick(left.data(), vocab, v[i * (most + 1) + kept], near);
+        const double behind = number(seed[i], position[i], kept + 1, Purpose::RESIDUAL);
+        const auto [last, edge] = pick(left.data(), vocab, behind, near);
         std::copy(drafted + i * most, drafted + i * most + kept, token + i * (most + 1));
         token[i * (most + 1) + kept] = last;
         bool bad = false;
@@ -261,7 +270,7 @@ inline std::tuple<Tensor, Tensor, Tensor> judge(
         const bool greedy = temperature[i] == 0;
         const double numbers[TOLD] = {
             static_cast<double>(kept),
-            static_cast<double>(greedy ? ties : verdict.near(u + i * most, tested, near) + edge),
+            static_cast<double>(greedy ? ties : verdict.near(u.data(), tested, near) + edge),
             static_cast<double>(bad),
             static_cast<double>(!bad && !(total > 0)),
             static_cast<double>(tested),

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metagen.generators.compiled.build import begin, extension
+from metagen.generators.randomness import U64
 from metagen.generators.torch.kv.store import Located
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.checkpoint import LlamaConfig
@@ -66,7 +67,6 @@ class Blocks:
             )
         return self._made
 
-
     def draft(
         self,
         embedding: Tensor,
@@ -75,19 +75,18 @@ class Blocks:
         at: Located,
         tokens: Ints,
         wanted: Ints,
-        u: Floats,
         rules: Rules,
     ) -> Drafted:
         """Up to wanted [n] tokens of each row behind `tokens`, all in one call. Only where the steps are `ready`.
 
-        at: room for all that is run. u: [n, G] the random numbers of the draws.
+        at: room for all that is run.
         """
         if self._head is None:
             self._head = _matrix(extension(), head)
         module: Any = extension()
         drafted, told, q = module.draft(
             self._made, embedding, self._head, kv, at.table, at.order, at.groups, at.pieces, torch.from_numpy(tokens),
-            torch.from_numpy(wanted), torch.from_numpy(np.ascontiguousarray(u)),
+            torch.from_numpy(wanted), _whole(rules.seeds), torch.from_numpy(rules.positions),
             torch.from_numpy(np.ascontiguousarray(rules.temperatures)), torch.from_numpy(rules.flags), rules.near,
             rules.out, rules.ends,
         )  # fmt: skip
@@ -140,9 +139,13 @@ def draw(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: floa
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What shapes draws beside temperatures [n]: `near` and `out` as in `draw`; flags [n, V] of tokens, of which `ends`
-    end a row."""
+    """What shapes draws: seeds [n], positions [n] of the next tokens, temperatures [n]; `near` and `out` as in `draw`.
 
+    flags: [n, V] of tokens, of which `ends` end a row.
+    """
+
+    seeds: U64
+    positions: Ints
     temperatures: Floats
     near: float
     out: float
@@ -193,8 +196,8 @@ def judge(
     tokens: Ints,
     counts: Ints,
     q: Tensor | None,
-    accept: Floats,
-    behind: Floats,
+    seeds: U64,
+    positions: Ints,
     temperatures: Floats,
     by_block: bool,
     near: float,
@@ -203,16 +206,21 @@ def judge(
     """Verify tokens [n, G], of which counts [n] are meant; None where the compiled steps are not there.
 
     logits: [N, V] in float32; those that follow the tokens before a row's drafted ones are logits[first]. q: what they
-    were drawn from [n, G, V], None if the draft was sure. accept: random numbers [n, G]; behind: of the token behind,
-    [n, G + 1], by how many are kept. near, out: as in `draw`.
+    were drawn from [n, G, V], None if the draft was sure. positions: [n] of the first drafted tokens. near, out: as in
+    `draw`.
     """
     if logits.device.type != "cpu" or logits.dtype != torch.float32 or (module := extension()) is None:
         return None
-    arrays = (torch.from_numpy(np.ascontiguousarray(a)) for a in (accept, behind, temperatures))
-    ints = (torch.from_numpy(np.ascontiguousarray(a)) for a in (first, tokens, counts))
-    chosen, logprobs, told = module.judge(logits, *ints, q, *arrays, by_block, near, out)
+    known = (torch.from_numpy(np.ascontiguousarray(a)) for a in (first, tokens, counts))
+    rules = _whole(seeds), torch.from_numpy(positions), torch.from_numpy(np.ascontiguousarray(temperatures))
+    chosen, logprobs, told = module.judge(logits, *known, q, *rules, by_block, near, out)
     kept, close, bad, none, tested, overlap = told.numpy().T
     return Judged(
         chosen.numpy(), logprobs.numpy(), kept.astype(np.int64), close.astype(np.int64), bad != 0, none != 0, tested,
         overlap,
     )  # fmt: skip
+
+
+def _whole(numbers: U64) -> Tensor:
+    """The same bits as signed numbers, for torch has few operations on unsigned ones."""
+    return torch.from_numpy(numbers.view(np.int64))

@@ -112,13 +112,28 @@ class Rows:
         self.parameters.add(rows, owner.request.params, owner.words)
         return rows
 
+    def push_runs(self, rows: Ints, tokens: Ints, logprobs: Floats, counts: Ints) -> None:
+        """counts [n] ≥ 1 more tokens for each of `rows` [n], which compute all of them; tokens, logprobs: [n, most]."""
+        at = self.length[rows]
+        while len(rows) and int((at + counts).max()) > self.ids.shape[1]:
+            self._widen()
+        row, place = np.nonzero(np.arange(tokens.shape[1]) < counts[:, None])
+        self.ids[rows[row], at[row] + place] = tokens[row, place]
+        self.logprobs[rows[row], at[row] + place] = logprobs[row, place]
+        self.token[rows] = tokens[np.arange(len(rows)), counts - 1]
+        for column in (self.length, self.position, self.computed):
+            column[rows] += counts
+
+    def _widen(self) -> None:
+        self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
+        self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
+        self.confidences = np.concatenate([self.confidences, np.zeros_like(self.confidences)], axis=1)
+
     def push(self, rows: Ints, tokens: Ints, logprobs: Floats, confidences: Floats | None) -> None:
         """One more token for each of `rows` [n]; tokens, logprobs, confidences: [n]."""
         at = self.length[rows]
         if len(rows) and int(at.max()) >= self.ids.shape[1]:
-            self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
-            self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
-            self.confidences = np.concatenate([self.confidences, np.zeros_like(self.confidences)], axis=1)
+            self._widen()
         self.ids[rows, at] = tokens
         self.logprobs[rows, at] = logprobs
         if confidences is not None:

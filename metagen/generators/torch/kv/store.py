@@ -77,6 +77,7 @@ class KVStore:
         self._remembered: tuple[int, Prefixes] | None = None
         self._newest: Batch | None = None
         self._located: Located | None = None
+        self._reads: tuple[bytes, tuple[Tensor, Tensor, Tensor, list[KVSegment]]] | None = None
         #: Of each row: the end of its chain, which its tail begins with instead.
         self._taken: list[tuple[KVSegment, ...]] = [()] * rows
 
@@ -176,7 +177,7 @@ class KVStore:
 
     def _forget(self) -> None:
         """What the newest batch found is no longer so."""
-        self._remembered = self._newest = self._located = None
+        self._remembered = self._newest = self._located = self._reads = None
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -224,9 +225,18 @@ class KVStore:
             capacities,
         )
         self._regions.length[rows] += counts
-        located = Located(torch.from_numpy(np.stack(columns, 1)), *self._chains.located(rows))
+        located = Located(torch.from_numpy(np.stack(columns, 1)), *self._reads_of(rows))
         self._located = located if steady else None
         return located
+
+    def _reads_of(self, rows: Ints) -> tuple[Tensor, Tensor, Tensor, list[KVSegment]]:
+        """What `rows` [n] read before their tails: what it was in the newest batch of them, while no row changes."""
+        key = rows.tobytes()
+        if self._reads is not None and self._reads[0] == key and _whole(self._reads[1][3]):
+            return self._reads[1]
+        found = self._chains.located(rows)
+        self._reads = key, found
+        return found
 
     def give_back(self, rows: Ints, tokens: Ints) -> None:
         """Room for the last so many tokens of `rows` [n], which was located and not written to."""
@@ -237,7 +247,7 @@ class KVStore:
         newest, regions = self._located, self._regions
         if newest is None or len(newest.table) != n or regions.full(n):
             return None
-        if not all(segment.whole for segment in newest.segments):
+        if not _whole(newest.segments):
             return None
         regions.length[:n] += 1
         newest.table[:, 2:4] += 1
@@ -261,6 +271,8 @@ class KVStore:
 
     def _make_room(self, rows: Ints, counts: Ints) -> None:
         regions = self._regions
+        if regions.fit(rows, counts):
+            return
         for i in np.flatnonzero(regions.length[rows] + counts > regions.capacity).tolist():
             row = int(rows[i])
             if self._taken[row]:
@@ -308,3 +320,7 @@ def store_tokens(rows: int, decoding: int, capacities: Sequence[int]) -> int:
 
 def _join(pieces: list[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _whole(segments: list[KVSegment]) -> bool:
+    return all(segment.whole for segment in segments)

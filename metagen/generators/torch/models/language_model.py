@@ -17,7 +17,7 @@ from torch import Tensor
 from metagen.errors import MetagenError, NumericsError
 
 if TYPE_CHECKING:
-    from metagen.generators.torch.compiled import Drafted, Floats, Rules
+    from metagen.generators.torch.compiled import Drafted, Rules
 
 Ints = NDArray[np.int64]
 
@@ -112,13 +112,11 @@ class HasAdapters(Protocol):
 class HasDrafts(Protocol):
     """A language model that may draft several tokens of each row in one call."""
 
-    def draft(
-        self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, u: Floats, rules: Rules
-    ) -> Drafted | None:
+    def draft(self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
         """At most wanted [n] ≥ 1 tokens of `rows` [n], up to one that ends it, behind the concatenated `tokens`.
 
-        counts: [n] of `tokens`, which rows do not hold yet. All but the newest token is then held. u: [n, G] random
-        numbers. None, and nothing is done, where the model cannot.
+        counts: [n] of `tokens`, which rows do not hold yet. All but the newest token is then held.
+        None, and nothing is done, where the model cannot.
         """
         ...
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import Adapter, adapter_of
-from metagen.generators.torch.compiled import Blocks, Drafted, Floats, Rules, fits
+from metagen.generators.torch.compiled import Blocks, Drafted, Rules, fits
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
 from metagen.generators.torch.models.by_row import Wearers, add, read_by_row
@@ -164,9 +164,7 @@ class LlamaModel:
             return self.head(x)
         return read_by_row(x, of if wanted is None else of[wanted], self.heads)
 
-    def draft(
-        self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, u: Floats, rules: Rules
-    ) -> Drafted | None:
+    def draft(self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
         """As `HasDrafts.draft`; by the compiled steps, where these are there."""
         head = self.head
         if not isinstance(head, LanguageHead) or not fits(head.map) or self._blocks.ready() is None:
@@ -174,9 +172,7 @@ class LlamaModel:
         at = self._kv.locate(rows, counts + wanted - 1)
         at.table[:, 1] = torch.from_numpy(counts)
         at.table[:, 0] = at.table[:, 1].cumsum(0) - at.table[:, 1]
-        found = self._blocks.draft(
-            self._embedding, head.map, self._kv.tails, at, tokens, wanted, u, rules
-        )
+        found = self._blocks.draft(self._embedding, head.map, self._kv.tails, at, tokens, wanted, rules)
         self._kv.give_back(rows, wanted - found.runs)
         return found
 

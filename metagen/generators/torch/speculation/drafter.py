@@ -124,10 +124,10 @@ class ModelDrafter:
             return None
         if (flags := rows.table_of_flags(at, model.vocab_size)) is None:
             return None
-        index = np.arange(1, int(wanted.max()) + 1)
-        u = numbers(rows.seed[at][:, None], rows.position[at][:, None], index, Purpose.SAMPLE)
-        rules = Rules(params.own("temperature"), NEAR, -LEAST / 2, flags, EOS | STOP)
-        found = model.draft_ahead(rows.state[at], rows.token[at], wanted, u, rules)
+        rules = Rules(
+            rows.seed[at], rows.position[at], params.own("temperature"), NEAR, -LEAST / 2, flags, EOS | STOP
+        )
+        found = model.draft_ahead(rows.state[at], rows.token[at], wanted, rules)
         if found is None:
             return None
         block = Block(at, rows.state[at], found.tokens, found.counts, found.q)

@@ -165,16 +165,14 @@ class Speculation:
         params = rows.params_of(at)
         if block.drafts > 1 or block.masks or not params.plain:
             return None
-        seeds, positions = rows.seed[at][:, None], rows.position[at][:, None]
-        index = np.arange(1, block.tokens.shape[1] + 2)
         found = compiled.judge(
             logits,
             first,
             block.tokens,
             block.counts,
             block.q,
-            numbers(seeds, positions, index[:-1], Purpose.ACCEPT),
-            numbers(seeds, positions, index, Purpose.RESIDUAL),
+            rows.seed[at],
+            rows.position[at],
             params.own("temperature"),
             self._draft.rule == "block",
             NEAR,
