@@ -267,6 +267,7 @@ inline std::tuple<Tensor, Tensor, Tensor> judge(
             bad |= std::isnan(found);
             ties += draws[j].tied();
         }
+        const double overlap = verdict.overlap(tested);
         const bool greedy = temperature[i] == 0;
         const double numbers[TOLD] = {
             static_cast<double>(kept),
@@ -274,7 +275,7 @@ inline std::tuple<Tensor, Tensor, Tensor> judge(
             static_cast<double>(bad),
             static_cast<double>(!bad && !(total > 0)),
             static_cast<double>(tested),
-            verdict.overlap(tested),
+            std::isnan(overlap) ? 0.0 : overlap,
         };
         std::copy(numbers, numbers + TOLD, tell + i * TOLD);
     });

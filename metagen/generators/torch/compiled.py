@@ -81,9 +81,9 @@ class Blocks:
 
         at: room for all that is run.
         """
-        if self._head is None:
-            self._head = _matrix(extension(), head)
         module: Any = extension()
+        if self._head is None:
+            self._head = _matrix(module, head)
         drafted, told, q = module.draft(
             self._made, embedding, self._head, kv, at.table, at.order, at.groups, at.pieces, torch.from_numpy(tokens),
             torch.from_numpy(wanted), _whole(rules.seeds), torch.from_numpy(rules.positions),
@@ -177,7 +177,7 @@ class Judged:
     """What rows keep of what they drafted: tokens [n, G + 1], of which kept [n] are drafted and one comes behind.
 
     logprobs: [n, G + 1], in the raw model. near: [n] decisions near an edge. bad, none: [n] the logits were no
-    distribution; no token is left. tested, overlap: [n], as in `verify.Kept`.
+    distribution; no token is left. tested, overlap: as in `verify.Kept`, summed over rows.
     """
 
     tokens: Ints
@@ -186,8 +186,8 @@ class Judged:
     near: Ints
     bad: NDArray[np.bool_]
     none: NDArray[np.bool_]
-    tested: Floats
-    overlap: Floats
+    tested: float
+    overlap: float
 
 
 def judge(
@@ -214,7 +214,8 @@ def judge(
     known = (torch.from_numpy(np.ascontiguousarray(a)) for a in (first, tokens, counts))
     rules = _whole(seeds), torch.from_numpy(positions), torch.from_numpy(np.ascontiguousarray(temperatures))
     chosen, logprobs, told = module.judge(logits, *known, q, *rules, by_block, near, out)
-    kept, close, bad, none, tested, overlap = told.numpy().T
+    kept, close, bad, none, *sums = told.numpy().T
+    tested, overlap = (float(column.sum()) for column in sums)
     return Judged(
         chosen.numpy(), logprobs.numpy(), kept.astype(np.int64), close.astype(np.int64), bad != 0, none != 0, tested,
         overlap,

@@ -75,7 +75,9 @@ class Rows:
         ends = [self.generation(row).ends for row in rows.tolist()]
         if len(ends[0]) < size:
             return None
-        return np.ascontiguousarray(np.frombuffer(b"".join(ends), np.uint8).reshape(len(rows), -1)[:, :size])
+        return np.ascontiguousarray(
+            np.frombuffer(bytearray().join(ends), np.uint8).reshape(len(rows), -1)[:, :size]
+        )
 
     def history(self, rows: Ints, known: Ints | None = None, behind: Ints | None = None) -> History | None:
         """The tokens before the next one of `rows` [n], `behind` [n] tokens of `known` [n, most] included.
@@ -113,7 +115,7 @@ class Rows:
         return rows
 
     def push_runs(self, rows: Ints, tokens: Ints, logprobs: Floats, counts: Ints) -> None:
-        """counts [n] ≥ 1 more tokens for each of `rows` [n], which compute all of them; tokens, logprobs: [n, most]."""
+        """For each of `rows` [n] counts [n] ≥ 1 more tokens, which it computed; tokens, logprobs: [n, most]."""
         at = self.length[rows]
         while len(rows) and int((at + counts).max()) > self.ids.shape[1]:
             self._widen()

@@ -207,25 +207,25 @@ class KVStore:
         self._newest = batch if steady else None
         return batch
 
-    def locate(self, rows: Ints, counts: Ints | None) -> Located:
-        """As `begin`, for the compiled blocks, which read the flat tokens in the order of the caller."""
+    def locate(self, rows: Ints, counts: Ints | None, ahead: Ints | None = None) -> Located:
+        """As `begin`, for the compiled blocks, which read the flat tokens in the order of the caller.
+
+        ahead: [n] for so many tokens more there is to be room (`advance`).
+        """
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
         if steady and (located := self._go_on(len(rows))) is not None:
             return located
         counts = np.ones(len(rows), np.int64) if counts is None else counts
-        self._make_room(rows, counts)
+        self._make_room(rows, counts if ahead is None else counts + ahead)
         old = self._regions.length[rows]
-        begins, capacities = self._regions.tails(rows)
-        columns = (
-            np.cumsum(counts) - counts,
-            counts,
-            self._chains.length[rows] + old,
-            old,
-            begins,
-            capacities,
-        )
-        self._regions.length[rows] += counts
-        located = Located(torch.from_numpy(np.stack(columns, 1)), *self._reads_of(rows))
+        table = np.empty((len(rows), 6), np.int64)
+        table[:, 0] = counts.cumsum() - counts
+        table[:, 1] = counts
+        table[:, 2] = self._chains.length[rows] + old
+        table[:, 3] = old
+        table[:, 4], table[:, 5] = self._regions.tails(rows)
+        self._regions.length[rows] = old + counts
+        located = Located(torch.from_numpy(table), *self._reads_of(rows))
         self._located = located if steady else None
         return located
 
@@ -238,9 +238,9 @@ class KVStore:
         self._reads = key, found
         return found
 
-    def give_back(self, rows: Ints, tokens: Ints) -> None:
-        """Room for the last so many tokens of `rows` [n], which was located and not written to."""
-        self._regions.length[rows] -= tokens
+    def advance(self, rows: Ints, tokens: Ints) -> None:
+        """So many tokens of `rows` [n] were written into the room ahead of a batch that was located."""
+        self._regions.length[rows] += tokens
 
     def _go_on(self, n: int) -> Located | None:
         """As `_next`."""

@@ -169,11 +169,9 @@ class LlamaModel:
         head = self.head
         if not isinstance(head, LanguageHead) or not fits(head.map) or self._blocks.ready() is None:
             return None
-        at = self._kv.locate(rows, counts + wanted - 1)
-        at.table[:, 1] = torch.from_numpy(counts)
-        at.table[:, 0] = at.table[:, 1].cumsum(0) - at.table[:, 1]
+        at = self._kv.locate(rows, counts, wanted - 1)
         found = self._blocks.draft(self._embedding, head.map, self._kv.tails, at, tokens, wanted, rules)
-        self._kv.give_back(rows, wanted - found.runs)
+        self._kv.advance(rows, found.runs - 1)
         return found
 
     def _by_layers(

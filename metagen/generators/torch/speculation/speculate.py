@@ -78,21 +78,25 @@ class Speculation:
         rows, n = self._rows, self._rows.count
         room = np.minimum(rows.limit[:n] - rows.length[:n], self._model.chunk) - 1
         at = np.flatnonzero(~rows.joint[:n] & (rows.length[:n] > 0) & (room > 0))
-        at = at[np.array([not runs[state] for state in rows.state[at].tolist()], np.bool_)]
+        if any(runs):
+            at = at[np.array([not runs[state] for state in rows.state[at].tolist()], np.bool_)]
         at = at[np.argsort(rows.state[at])]
         self._block = None
         if not len(at):
             return
         wanted = np.minimum(self._gamma(at), room[at])
         block = self._drafter.draft(at, wanted)
-        some = np.flatnonzero(block.counts[: len(at)] > 0)
-        if len(some) < len(at):
+        if not block.counts[: len(at)].all():
+            some = np.flatnonzero(block.counts[: len(at)])
             self._model.close(np.setdiff1d(block.homes[len(at) :], block.take(some).homes))
             block = block.take(some)
-        if len(some):
+        if len(block.rows):
             self._block = block
-        for i, state in enumerate(rows.state[block.rows].tolist()):
-            runs[state] = block.tokens[i, : block.counts[i]].tolist()
+        first = zip(
+            rows.state[block.rows].tolist(), block.tokens.tolist(), block.counts.tolist(), strict=False
+        )
+        for state, tokens, count in first:
+            runs[state] = tokens[:count]
 
     def _gamma(self, at: Ints) -> Ints:
         """Tokens that are drafted for each row."""
@@ -154,7 +158,8 @@ class Speculation:
         bad = block.bad.reshape(-1, n).any(0) | (np.bincount(row, np.isnan(table[row, place]), n) > 0)
         none = ~bad & ~(kept.rest.sum(-1).cpu().numpy() > 0)
         self._settle(block, tokens, counts, draft, bad | none)
-        self._note(block, counts, winner, kept.tested.cpu().numpy(), kept.overlap.cpu().numpy())
+        tested, overlap = kept.tested.sum().item(), kept.overlap.nan_to_num().sum().item()
+        self._note(block, counts, winner, tested, overlap)
         return Runs(
             tokens, counts + 1, table, np.zeros(n, np.int64), near, bad | none, confidences, left
         ), none
@@ -245,10 +250,10 @@ class Speculation:
                 # Behind an end there is nothing to follow.
                 self._matcher(row).consume(self._grammars.to_end(row, tokens[i, : count + 1]).tolist())
 
-    def _note(self, block: Block, counts: Ints, winner: Ints, tested: Floats, overlap: Floats) -> None:
+    def _note(self, block: Block, counts: Ints, winner: Ints, tested: float, overlap: float) -> None:
         """Count what came of the block, and let γ follow it."""
-        drafted = block.counts.reshape(-1, len(block.rows)).max(0)
-        sums = (len(counts), drafted.sum(), counts.sum(), tested.sum(), np.nan_to_num(overlap).sum())
+        drafted = block.counts.reshape(-1, len(counts)).max(0).sum()
+        sums = (len(counts), drafted, counts.sum(), tested, overlap)
         for name, value in zip(COUNTS, sums, strict=True):
             self._stats.extra[name] += float(value)
         if self._draft.adapt:
