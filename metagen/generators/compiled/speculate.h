@@ -67,7 +67,8 @@ inline std::tuple<Tensor, Tensor, Tensor> draft(
     expect(is_table(temperatures, at::kDouble, {n}), "draft: temperatures");
     expect(is_table(flags, at::kByte, {n, vocab}), "draft: flags");
     const Tensor table = rows.clone(), drafted = at::zeros({n, most}, wanted.options());
-    const Tensor found = at::zeros({n, 3}, wanted.options()), q = at::zeros({n, most, vocab}, temperatures.options().dtype(at::kFloat));
+    const Tensor found = at::zeros({n, 3}, wanted.options());
+    const Tensor q = at::zeros({n, most, vocab}, temperatures.options().dtype(at::kFloat));
     Row* row = reinterpret_cast<Row*>(table.data_ptr<int64_t>());
     int64_t *token = drafted.data_ptr<int64_t>(), *told = found.data_ptr<int64_t>();
     const int64_t* most_of = wanted.data_ptr<int64_t>();
@@ -75,12 +76,16 @@ inline std::tuple<Tensor, Tensor, Tensor> draft(
     const int64_t *seed = seeds.data_ptr<int64_t>(), *position = positions.data_ptr<int64_t>();
     const double* temperature = temperatures.data_ptr<double>();
     float* shares = q.data_ptr<float>();
+    int64_t next = 0;
     for (int64_t i = 0; i < n; ++i) {
         told[3 * i] = most_of[i];
+        expect(row[i].first == next, "draft: order");
+        next += row[i].count;
         expect(0 < most_of[i] && most_of[i] <= most, "draft: wanted");
         expect(row[i].count > 0 && row[i].old + row[i].count + most_of[i] - 1 <= row[i].capacity, "draft: room");
         expect(row[i].position + row[i].count + most_of[i] - 1 <= blocks.context(), "draft: context");
     }
+    expect(is_table(tokens, at::kLong, {next}), "draft: tokens");
     Tensor newest = tokens;
     const Tensor last = at::empty({n}, wanted.options());
     std::vector<int64_t> line(n);
@@ -111,7 +116,7 @@ inline std::tuple<Tensor, Tensor, Tensor> draft(
                 told[3 * i + 2] = 1;
             }
         });
-        int64_t next = 0;
+        next = 0;
         for (int64_t i = 0; i < n; ++i) {
             Row& of = row[i];
             of.position += of.count;
@@ -209,9 +214,9 @@ constexpr int64_t TOLD = 6;
 
 // What rows keep of the tokens [R, G] that were drafted, of which counts [R], and the tokens that come behind.
 //
-// logits: [N, V]; those that follow the tokens before the drafted ones of row r are logits[first[r]]. q: as `draft` has
-// left it; none: the draft was sure. Returns tokens [R, G + 1], their log-probabilities in the raw model [R, G + 1], and
-// TOLD [R, 6].
+// logits: [N, V]; those that follow the tokens before the drafted ones of row r are logits[first[r]]. q: as `draft`
+// leaves it; none: the draft was sure. Returns tokens [R, G + 1], their log-probabilities in the raw model
+// [R, G + 1], and TOLD [R, 6].
 inline std::tuple<Tensor, Tensor, Tensor> judge(
     const Tensor& logits, const Tensor& first, const Tensor& tokens, const Tensor& counts, const Optional& q,
     const Tensor& seeds, const Tensor& positions, const Tensor& temperatures, bool by_block, double near, double out

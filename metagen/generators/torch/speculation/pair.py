@@ -23,7 +23,7 @@ class Pair(Combined):
     def __init__(self, target: LanguageModel[Any], draft: LanguageModel[Any]) -> None:
         super().__init__((target, draft), first)
         self.target: Any = target
-        self.draft: Any = draft
+        self.draft = draft
         #: Tokens of each row that the target holds, and the draft; and the one that the draft lacks, if it does.
         self._length = np.zeros(self.rows, np.int64)
         self._held = np.zeros(self.rows, np.int64)
@@ -68,11 +68,12 @@ class Pair(Combined):
 
     def draft_ahead(self, rows: Ints, tokens: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
         """As `ahead`, at most wanted [n] tokens of each row in one call, if the draft can (`HasDrafts`)."""
-        if not hasattr(self.draft, "draft"):
+        draft: Any = self.draft
+        if not hasattr(draft, "draft"):
             return None
         late = self._held[rows] < self._length[rows]
         both = np.stack([self._due[rows], tokens], 1)[np.stack([late, np.ones_like(late)], 1)]
-        found: Drafted | None = self.draft.draft(rows, both, 1 + late, wanted, rules)
+        found: Drafted | None = draft.draft(rows, both, 1 + late, wanted, rules)
         if found is not None:
             self._held[rows] += late + found.runs
         return found

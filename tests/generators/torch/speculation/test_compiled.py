@@ -16,7 +16,9 @@ from metagen.generators.decoding.parameters import SamplingParams
 from metagen.generators.engine import GenerateRequest, Sample
 from metagen.generators.randomness import Purpose, seed_array
 from metagen.generators.torch import TorchEngine, compiled
+from metagen.generators.torch.endings import EOS, STOP
 from metagen.generators.torch.models.formulas import LEAST
+from metagen.generators.torch.models.llama import LlamaModel
 from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.sampling import NEAR, distribution, pick
 from metagen.generators.torch.speculation.block import numbers
@@ -177,6 +179,90 @@ def test_random_numbers_are_those_of_python() -> None:
                 for seed, position in zip(seeds.view(np.int64).tolist(), positions.tolist(), strict=True)
             ]
             assert found == expected.tolist()
+
+
+def rules(seeds: list[int], positions: list[int], temperatures: list[float], vocab: int) -> compiled.Rules:
+    """Every 50th token ends a row."""
+    flags = np.zeros((len(seeds), vocab), np.uint8)
+    flags[:, ::50] = EOS
+    return compiled.Rules(
+        seed_array(seeds), np.array(positions), np.array(temperatures), NEAR, -LEAST / 2, flags, EOS | STOP
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "head_dim", "dtype"),
+    [
+        ("llama", 16, torch.float32),
+        ("llama", 64, torch.float32),
+        ("qwen2", 80, torch.float32),
+        ("qwen3", 32, torch.float32),
+        ("llama", 32, torch.bfloat16),
+    ],
+)
+@torch.inference_mode()
+def test_drafts_are_those_of_single_steps(
+    model_dir: Any, kind: str, head_dim: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows behind a common prefix and alone, with one token or two to run first, that want different numbers."""
+    monkeypatch.setenv(build.SETTING, "ready")
+    directory = model_dir(kind, head_dim=head_dim)
+    models = [
+        LlamaModel(directory, dtype=dtype, device=torch.device("cpu"), batch=4, kv_bytes=1 << 26)
+        for _ in range(2)
+    ]
+    rng, rows, wanted = np.random.default_rng(1), np.arange(4), np.array([6, 1, 3, 6])
+    prefix, tokens, counts = rng.integers(5, 300, 40), rng.integers(5, 300, 6), np.array([1, 2, 2, 1])
+    for model in models:
+        model.open(rows[:1], [])
+        model.extend(rows[:1], prefix, np.array([40]))
+        model.open(rows[1:3], [model.save(0, 0, 30)])
+        model.open(rows[3:], [])
+    one, other = models
+    of = rules([1, 2, 3, 4], [7, 0, 9, 5], [1.0, 0.0, 0.7, 2.0], one.vocab_size)
+    params = RowParams.of([SamplingParams(temperature=t) for t in of.temperatures.tolist()])
+    found = one.draft(rows, tokens, counts, wanted, of)
+    assert found is not None and not found.bad.any()
+    assert found.tokens.shape == (4, 6) and found.q.shape == (4, 6, one.vocab_size)
+    newest, given, live = tokens, counts, rows
+    for place in range(6):
+        logits = other.extend(live, newest, given)
+        q = distribution(logits, params.take(live))
+        u = numbers(of.seeds[live], of.positions[live], np.array([place + 1]), Purpose.SAMPLE)
+        drawn, near, _ = pick(q, u)
+        torch.testing.assert_close(found.q[live, place], q, atol=1e-5, rtol=1e-3)
+        assert not near.any()
+        assert found.tokens[live, place].tolist() == drawn[:, 0].tolist()
+        ended = (of.flags[live, drawn[:, 0].numpy()] != 0) | (wanted[live] == place + 1)
+        assert (found.counts[live[ended]] == place + 1).all()
+        newest, live = drawn[:, 0].numpy()[~ended], live[~ended]
+        given = np.ones(len(live), np.int64)
+        if not len(live):
+            break
+    assert not len(live)
+    after = [model.extend(rows, tokens[:4]) for model in models]  # both hold the same
+    torch.testing.assert_close(*after, atol=1e-4, rtol=1e-4)
+
+
+def test_drafts_that_do_not_fit_are_refused(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(build.SETTING, "ready")
+    directory = model_dir("llama", **COMPILED, max_position_embeddings=32)
+    row, one = np.array([0]), np.array([1])
+    with torch.inference_mode():
+        model = LlamaModel(
+            directory, dtype=torch.float32, device=torch.device("cpu"), batch=1, kv_bytes=1 << 24
+        )
+        model.open(row, [])
+        model.extend(row, np.full(30, 7), np.array([30]))
+        of = rules([1], [0], [1.0], model.vocab_size)
+        with pytest.raises(ValueError, match=r"draft: (room|context)"):
+            model._blocks.draft(
+                model._embedding, model.head.map, model._kv.tails, model._kv.locate(row, one), one, np.array([9]), of
+            )  # fmt: skip
+        with pytest.raises(ValueError, match="draft: tokens"):
+            model.draft(row, np.array([7, 7]), one, one, of)
+        with pytest.raises(ValueError, match="draft: rows"):
+            model.draft(row, one, one, one, rules([1, 2], [0, 0], [1.0, 1.0], model.vocab_size))
 
 
 def problem(vocab: int, n: int, most: int, seed: int) -> dict[str, Any]:
