@@ -37,6 +37,7 @@ class Blocks:
     def __init__(self, config: LlamaConfig, layers: Sequence[Layer], turns: Tensor, norm: Tensor) -> None:
         self._config, self._layers, self._turns, self._norm = config, layers, turns, norm
         self._made: Any = None
+        self._module: Any = None
         self._head: Any = None
         first = layers[0].norm
         sizes = config.width % LANES or config.ff % LANES
@@ -61,6 +62,7 @@ class Blocks:
                 )
                 for one in self._layers
             ]  # fmt: skip
+            self._module = module
             turns = torch.view_as_real(self._turns).flatten(1).contiguous()
             self._made = module.Blocks(
                 c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers, self._norm, c.ff
@@ -81,10 +83,9 @@ class Blocks:
 
         at: room for all that is run.
         """
-        module: Any = extension()
         if self._head is None:
-            self._head = _matrix(module, head)
-        drafted, told, q = module.draft(
+            self._head = _matrix(self._module, head)
+        drafted, told, q = self._module.draft(
             self._made, embedding, self._head, kv, at.table, at.order, at.groups, at.pieces, torch.from_numpy(tokens),
             torch.from_numpy(wanted), _whole(rules.seeds), torch.from_numpy(rules.positions),
             torch.from_numpy(np.ascontiguousarray(rules.temperatures)), torch.from_numpy(rules.flags), rules.near,

@@ -153,6 +153,7 @@ class KVStore:
                 for segment in taken:
                     readers.pop(id(segment), None)
             if taken:
+                self._forget()
                 length = sum(map(len, taken))
                 chains.leave(np.array([row]))
                 chains.open(np.array([row]), kept)
