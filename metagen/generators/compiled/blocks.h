@@ -64,16 +64,23 @@ T* data(const Tensor& x) {
 // y [R, out] = x [R, in] times the transpose of a matrix [out, in].
 template <typename T, int R>
 void multiply_few(const T* x, const T* matrix, const T* bias, T* y, int64_t out, int64_t in) {
+    constexpr int SIDE = R <= 6 ? 4 : 2;  // outputs side by side: as many as there are registers for
     for (int64_t o = 0; o < out; o += LANES) {
         Floats parts[R][LANES];
-        for (int64_t i = 0; i < LANES; ++i) {
-            Floats dot[R];
-            for (int r = 0; r < R; ++r) dot[r] = Floats{};
+        for (int64_t i = 0; i < LANES; i += SIDE) {
+            Floats dot[R][SIDE];
+            for (int r = 0; r < R; ++r)
+                for (int s = 0; s < SIDE; ++s) dot[r][s] = Floats{};
             for (int64_t j = 0; j < in; j += LANES) {
-                const Floats by = load(matrix + (o + i) * in + j);
-                for (int r = 0; r < R; ++r) dot[r] += by * load(x + r * in + j);
+                Floats by[SIDE];
+                for (int s = 0; s < SIDE; ++s) by[s] = load(matrix + (o + i + s) * in + j);
+                for (int r = 0; r < R; ++r) {
+                    const Floats here = load(x + r * in + j);
+                    for (int s = 0; s < SIDE; ++s) dot[r][s] += by[s] * here;
+                }
             }
-            for (int r = 0; r < R; ++r) parts[r][i] = dot[r];
+            for (int r = 0; r < R; ++r)
+                for (int s = 0; s < SIDE; ++s) parts[r][i + s] = dot[r][s];
         }
         const Floats more = bias ? load(bias + o) : Floats{};
         for (int r = 0; r < R; ++r) store(y + r * out + o, sums(parts[r]) + more);
@@ -107,11 +114,14 @@ inline Tensor multiply_packed(const Matrix& by, const Tensor& x) {
 
 template <typename T>
 Tensor multiply_dense(const Matrix& by, const Tensor& x) {
-    if (by.packed && (!by.plain || x.size(0) >= by.few)) return multiply_packed(by, x);
-    const bool whole = by.plain->size(0) % LANES == 0 && by.plain->size(1) % LANES == 0;
-    if (x.size(0) <= FEW && by.plain->numel() <= SMALL && whole && by.plain->is_contiguous())
-        return multiply_few<T>(x, *by.plain, by.bias);
-    return at::linear(x, *by.plain, by.bias);
+    const bool packs = by.packed && (!by.plain || x.size(0) >= by.few);
+    // In float32, few rows beat oneDNN's calls also where these beat torch's plain product.
+    if (x.size(0) <= FEW && by.plain && (!packs || std::is_same_v<T, float>)) {
+        const bool whole = by.plain->size(0) % LANES == 0 && by.plain->size(1) % LANES == 0;
+        if (by.plain->numel() <= SMALL && whole && by.plain->is_contiguous())
+            return multiply_few<T>(x, *by.plain, by.bias);
+    }
+    return packs ? multiply_packed(by, x) : at::linear(x, *by.plain, by.bias);
 }
 
 template <typename T>
@@ -208,6 +218,9 @@ class Blocks {
         return x.scalar_type() == at::kFloat ? by_dim<float>(x, kv, rows, order, groups, pieces, wearers)
                                              : by_dim<BFloat16>(x, kv, rows, order, groups, pieces, wearers);
     }
+
+    // Places that there are rotations for.
+    int64_t context() const { return turns_.size(0); }
 
   private:
     int64_t heads_, kv_heads_, d_;

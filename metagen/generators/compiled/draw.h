@@ -44,8 +44,37 @@ class Draw {
         found[3] = std::isnan(mass) || std::isnan(found[1]);
     }
 
+    // The probabilities [vocab] that a temperature makes of the logits; whether they are a distribution.
+    bool shares(double temperature, float* to) {
+        find_best();
+        mass_ = weigh(1, -std::numeric_limits<float>::infinity());
+        if (std::isnan(mass_)) {
+            std::fill(to, to + vocab_, std::numeric_limits<float>::quiet_NaN());
+            return false;
+        }
+        if (temperature == 0) {
+            std::fill(to, to + vocab_, 0.0f);
+            to[first_] = 1;
+            return true;
+        }
+        const double by = 1 / temperature;
+        const float least = temperature == 1 ? -std::numeric_limits<float>::infinity() : best_ - out_;
+        const Floats scale = all(static_cast<float>(1 / (temperature == 1 ? mass_ : weigh(by, least))));
+        for (int64_t i = 0; i < vocab_; i += LANES) {
+            float kept[LANES];
+            store(kept, weights(i, static_cast<float>(by), least) * scale);
+            std::copy(kept, kept + std::min(LANES, vocab_ - i), to + i);
+        }
+        return true;
+    }
+
+    // Behind `shares`: of a token under the raw logits; whether the two best logits are nearly equal.
+    double logprob(int64_t token) const { return static_cast<double>(z_[token] - best_) - std::log(mass_); }
+    bool tied() const { return best_ - second_ < near_; }
+
   private:
     const float* z_;
+    double mass_ = 0;
     int64_t vocab_, first_ = 0;
     float near_, out_, best_ = 0, second_ = 0;
     std::vector<double> sums_;

@@ -4,6 +4,7 @@
 
 #include "blocks.h"
 #include "draw.h"
+#include "speculate.h"
 
 PYBIND11_MODULE(EXTENSION, module) {
     namespace py = pybind11;
@@ -17,4 +18,9 @@ PYBIND11_MODULE(EXTENSION, module) {
         .def(py::init<int64_t, int64_t, int64_t, double, Tensor, std::vector<Layer>, Tensor, int64_t>())
         .def("run", &Blocks::run, py::call_guard<py::gil_scoped_release>());
     module.def("draw", &draw, py::call_guard<py::gil_scoped_release>());
+    module.def("number", [](int64_t seed, int64_t position, int64_t index, int64_t purpose) {
+        return number(seed, position, index, static_cast<Purpose>(purpose));
+    });
+    module.def("draft", &draft, py::call_guard<py::gil_scoped_release>());
+    module.def("judge", &judge, py::call_guard<py::gil_scoped_release>());
 }

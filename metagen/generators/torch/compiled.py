@@ -1,8 +1,9 @@
-"""The blocks of a model, and draws, by the compiled steps, where these are there and fit."""
+"""The blocks of a model, draws and speculation, by the compiled steps, where these are there and fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from metagen.generators.compiled.build import begin, extension
+from metagen.generators.randomness import U64
+from metagen.generators.torch.kv.store import Located
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.checkpoint import LlamaConfig
 from metagen.generators.torch.models.layer import Layer
@@ -20,6 +23,9 @@ from metagen.generators.torch.models.low_rank import LowRank
 
 #: Dimensions of a head that are compiled, and numbers that are computed side by side.
 HEADS, LANES = frozenset((16, 32, 64, 80, 96, 128, 256)), 16
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 class Blocks:
@@ -31,6 +37,8 @@ class Blocks:
     def __init__(self, config: LlamaConfig, layers: Sequence[Layer], turns: Tensor, norm: Tensor) -> None:
         self._config, self._layers, self._turns, self._norm = config, layers, turns, norm
         self._made: Any = None
+        self._module: Any = None
+        self._head: Any = None
         first = layers[0].norm
         sizes = config.width % LANES or config.ff % LANES
         self._fits = (
@@ -38,7 +46,7 @@ class Blocks:
             and first.dtype in (torch.float32, torch.bfloat16)
             and config.head_dim in HEADS
             and not sizes
-            and all(_fits(one) for layer in layers for one in (layer.qkv, layer.out, layer.up, layer.down))
+            and all(fits(one) for layer in layers for one in (layer.qkv, layer.out, layer.up, layer.down))
         )
         if self._fits:
             begin()
@@ -54,14 +62,41 @@ class Blocks:
                 )
                 for one in self._layers
             ]  # fmt: skip
+            self._module = module
             turns = torch.view_as_real(self._turns).flatten(1).contiguous()
             self._made = module.Blocks(
                 c.heads, c.kv_heads, c.head_dim, c.eps, turns, layers, self._norm, c.ff
             )
         return self._made
 
+    def draft(
+        self,
+        embedding: Tensor,
+        head: Linear,
+        kv: Tensor,
+        at: Located,
+        tokens: Ints,
+        wanted: Ints,
+        rules: Rules,
+    ) -> Drafted:
+        """Up to wanted [n] tokens of each row behind `tokens`, all in one call. Only where the steps are `ready`.
 
-def _fits(one: Linear) -> bool:
+        at: room for all that is run.
+        """
+        if self._head is None:
+            self._head = _matrix(self._module, head)
+        drafted, told, q = self._module.draft(
+            self._made, embedding, self._head, kv, at.table, at.order, at.groups, at.pieces, torch.from_numpy(tokens),
+            torch.from_numpy(wanted), _whole(rules.seeds), torch.from_numpy(rules.positions),
+            torch.from_numpy(np.ascontiguousarray(rules.temperatures)), torch.from_numpy(rules.flags), rules.near,
+            rules.out, rules.ends,
+        )  # fmt: skip
+        counts, near, bad = told.numpy().T
+        return Drafted(drafted.numpy(), counts.copy(), near.copy(), bad != 0, q)
+
+
+def fits(one: Linear) -> bool:
+    """Whether the compiled steps multiply by a map."""
     base = one.base if isinstance(one, LowRank | ByRow) else one
     return isinstance(base, Packed) or (isinstance(base, Plain) and type(base.weight) is Tensor)
 
@@ -84,9 +119,7 @@ def _wide(low: LowRank) -> tuple[Tensor, Tensor]:
     return F.pad(low.down, (0, 0, 0, more)).contiguous(), F.pad(low.up, (0, more)).contiguous()
 
 
-def draw(
-    logits: Tensor, u: NDArray[np.float64], temperatures: NDArray[np.float64], near: float, out: float
-) -> NDArray[np.float64] | None:
+def draw(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: float) -> Floats | None:
     """Tokens of `logits` [R, V] (float32) by inverse CDF at `u` [R], or the best where a temperature [R] is 0.
 
     near: how close to the edge of its interval a draw is noted as near. out: how far below the best logit nothing is
@@ -103,3 +136,93 @@ def draw(
         out,
     )
     return found.numpy().T
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What shapes draws: seeds [n], positions [n] of the next tokens, temperatures [n]; `near` and `out` as in `draw`.
+
+    flags: [n, V] of tokens, of which `ends` end a row.
+    """
+
+    seeds: U64
+    positions: Ints
+    temperatures: Floats
+    near: float
+    out: float
+    flags: NDArray[np.uint8]
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What rows have drafted: tokens [n, G], of which counts [n] are meant, drawn from q [n, G, V].
+
+    near: [n] draws near an edge. bad: [n] the logits behind the tokens meant were no distribution.
+    """
+
+    tokens: Ints
+    counts: Ints
+    near: Ints
+    bad: NDArray[np.bool_]
+    q: Tensor
+
+    @property
+    def runs(self) -> Ints:
+        """[n]: how often each row was run: once for each token, and once where there was no distribution."""
+        return self.counts + self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What rows keep of what they drafted: tokens [n, G + 1], of which kept [n] are drafted and one comes behind.
+
+    logprobs: [n, G + 1], in the raw model. near: [n] decisions near an edge. bad, none: [n] the logits were no
+    distribution; no token is left. tested, overlap: as in `verify.Kept`, summed over rows.
+    """
+
+    tokens: Ints
+    logprobs: Floats
+    kept: Ints
+    near: Ints
+    bad: NDArray[np.bool_]
+    none: NDArray[np.bool_]
+    tested: float
+    overlap: float
+
+
+def judge(
+    logits: Tensor,
+    first: Ints,
+    tokens: Ints,
+    counts: Ints,
+    q: Tensor | None,
+    seeds: U64,
+    positions: Ints,
+    temperatures: Floats,
+    by_block: bool,
+    near: float,
+    out: float,
+) -> Judged | None:
+    """Verify tokens [n, G], of which counts [n] are meant; None where the compiled steps are not there.
+
+    logits: [N, V] in float32; those that follow the tokens before a row's drafted ones are logits[first]. q: what they
+    were drawn from [n, G, V], None if the draft was sure. positions: [n] of the first drafted tokens. near, out: as in
+    `draw`.
+    """
+    if logits.device.type != "cpu" or logits.dtype != torch.float32 or (module := extension()) is None:
+        return None
+    known = (torch.from_numpy(np.ascontiguousarray(a)) for a in (first, tokens, counts))
+    rules = _whole(seeds), torch.from_numpy(positions), torch.from_numpy(np.ascontiguousarray(temperatures))
+    chosen, logprobs, told = module.judge(logits, *known, q, *rules, by_block, near, out)
+    kept, close, bad, none, *sums = told.numpy().T
+    tested, overlap = (float(column.sum()) for column in sums)
+    return Judged(
+        chosen.numpy(), logprobs.numpy(), kept.astype(np.int64), close.astype(np.int64), bad != 0, none != 0, tested,
+        overlap,
+    )  # fmt: skip
+
+
+def _whole(numbers: U64) -> Tensor:
+    """The same bits as signed numbers, for torch has few operations on unsigned ones."""
+    return torch.from_numpy(numbers.view(np.int64))

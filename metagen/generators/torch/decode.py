@@ -27,6 +27,7 @@ from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.runs import Runs, run_on, weigh
 from metagen.generators.torch.sampling import draw
 from metagen.generators.torch.send import send
+from metagen.generators.torch.speculation.block import Flags
 from metagen.generators.torch.speculation.speculate import Speculation
 from metagen.generators.torch.states import Proposed, States
 
@@ -275,7 +276,9 @@ class Decoder:
         """Let rows take what was chosen for them, token by token, up to where they end."""
         columns, live = self._rows, ~runs.bad
         self._stats.extra["near_edge"] += int(runs.near.sum())
-        for j in range(runs.tokens.shape[1]):
+        if runs.tokens.shape[1] > 1 and runs.plain and self._states.count == columns.count:
+            live &= ~self._go_on_at_once(rows, runs)
+        for j in range(int(runs.counts[live].max(initial=0))):
             on = np.flatnonzero(live & (runs.counts > j))
             where, tokens = rows[on], runs.tokens[on, j]
             columns.push(
@@ -306,6 +309,19 @@ class Decoder:
                 self._give_back(owner)
                 if owner.finished == len(owner.samples):
                     over.append(owner)
+
+    def _go_on_at_once(self, rows: Ints, runs: Runs) -> Flags:
+        """[n]: which of the rows took all that was chosen, of which no token may end them."""
+        columns = self._rows
+        counts = np.where(runs.bad, 0, runs.counts)
+        row, place = np.nonzero(np.arange(runs.tokens.shape[1]) < counts[:, None])
+        ends = columns.flags(rows[row], runs.tokens[row, place]) != 0
+        done: Flags = (counts > 0) & (columns.length[rows] + counts < columns.limit[rows])
+        done[row[ends]] = False
+        on = np.flatnonzero(done)
+        columns.push_runs(rows[on], runs.tokens[on], runs.logprobs[on], counts[on])
+        self._stats.generated += int(counts[on].sum())
+        return done
 
     def _end(self, gone: list[int], over: list[Generation], poisoned: list[int]) -> None:
         """Let go of rows that have ended, answer requests that are over, and fail those without numbers."""

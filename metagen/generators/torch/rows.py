@@ -54,6 +54,11 @@ class Rows:
         """Sampling parameters of the rows in use."""
         return self.parameters.rows
 
+    def params_of(self, rows: Ints) -> RowParams:
+        """Sampling parameters of these rows [n]; those of all rows are at hand."""
+        params = self.params
+        return params if len(rows) == len(params) and _in_order(rows) else params.take(rows)
+
     def generation(self, row: int) -> Generation:
         """The request that a row in use belongs to."""
         owner = self.owner[row]
@@ -64,6 +69,15 @@ class Rows:
         """[n]: whether each token ends its row (`Endings`)."""
         both = zip(rows.tolist(), tokens.tolist(), strict=True)
         return np.fromiter((self.generation(row).ends[token] for row, token in both), np.uint8, len(rows))
+
+    def table_of_flags(self, rows: Ints, size: int) -> NDArray[np.uint8] | None:
+        """[n, size]: the flags of the first `size` tokens for each of `rows` [n]; None if some have none."""
+        ends = [self.generation(row).ends for row in rows.tolist()]
+        if len(ends[0]) < size:
+            return None
+        return np.ascontiguousarray(
+            np.frombuffer(bytearray().join(ends), np.uint8).reshape(len(rows), -1)[:, :size]
+        )
 
     def history(self, rows: Ints, known: Ints | None = None, behind: Ints | None = None) -> History | None:
         """The tokens before the next one of `rows` [n], `behind` [n] tokens of `known` [n, most] included.
@@ -100,13 +114,28 @@ class Rows:
         self.parameters.add(rows, owner.request.params, owner.words)
         return rows
 
+    def push_runs(self, rows: Ints, tokens: Ints, logprobs: Floats, counts: Ints) -> None:
+        """For each of `rows` [n] counts [n] ≥ 1 more tokens, which it computed; tokens, logprobs: [n, most]."""
+        at = self.length[rows]
+        while len(rows) and int((at + counts).max()) > self.ids.shape[1]:
+            self._widen()
+        row, place = np.nonzero(np.arange(tokens.shape[1]) < counts[:, None])
+        self.ids[rows[row], at[row] + place] = tokens[row, place]
+        self.logprobs[rows[row], at[row] + place] = logprobs[row, place]
+        self.token[rows] = tokens[np.arange(len(rows)), counts - 1]
+        for column in (self.length, self.position, self.computed):
+            column[rows] += counts
+
+    def _widen(self) -> None:
+        self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
+        self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
+        self.confidences = np.concatenate([self.confidences, np.zeros_like(self.confidences)], axis=1)
+
     def push(self, rows: Ints, tokens: Ints, logprobs: Floats, confidences: Floats | None) -> None:
         """One more token for each of `rows` [n]; tokens, logprobs, confidences: [n]."""
         at = self.length[rows]
         if len(rows) and int(at.max()) >= self.ids.shape[1]:
-            self.ids = np.concatenate([self.ids, np.zeros_like(self.ids)], axis=1)
-            self.logprobs = np.concatenate([self.logprobs, np.zeros_like(self.logprobs)], axis=1)
-            self.confidences = np.concatenate([self.confidences, np.zeros_like(self.confidences)], axis=1)
+            self._widen()
         self.ids[rows, at] = tokens
         self.logprobs[rows, at] = logprobs
         if confidences is not None:
@@ -153,3 +182,7 @@ class Rows:
             self.length, self.limit, self.held, self.joint, self.token, self.ids, self.logprobs,
             self.confidences,
         )  # fmt: skip
+
+
+def _in_order(rows: Ints) -> bool:
+    return bool((rows == np.arange(len(rows))).all())

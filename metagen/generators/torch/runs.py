@@ -35,6 +35,11 @@ class Runs:
     confidences: Floats | None = None
     masses: Floats | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is known of tokens but their log-probabilities, and none is forced."""
+        return self.confidences is None and self.masses is None and not self.forced.any()
+
 
 def run_on(
     drawn: Draw, logits: Tensor, first: Ints, behind: Ints, known: Ints | None, params: RowParams

@@ -18,7 +18,7 @@ from metagen.generators.torch import TorchEngine, compiled, sampling
 from metagen.generators.torch.models.llama import LlamaModel
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import Prompt, Sequence
-from tests.generators.torch.conftest import make_model
+from tests.generators.torch.conftest import COMPILED, make_model
 
 pytestmark = pytest.mark.skipif(build.extension() is None, reason=f"no compiled steps: {build.state()[1]}")
 CPU = torch.device("cpu")
@@ -68,6 +68,25 @@ def test_bfloat16_is_no_further_from_the_truth_than_torch(model_dir: Any, kind: 
         for setting in ("off", "ready")
     )
     assert found <= 1.1 * by_torch
+
+
+@torch.inference_mode()
+def test_a_row_that_is_cut_to_its_prefix_reads_it_once(model_dir: Any, steps: str) -> None:
+    """It takes the prefix into its tail only then, since another row has read it before."""
+    rng = np.random.default_rng(0)
+    prefix, newest = rng.integers(5, 300, 20), ids(9)
+    model = LlamaModel(
+        model_dir("llama", **COMPILED), dtype=torch.float32, device=CPU, batch=4, kv_bytes=1 << 26
+    )
+    model.open(ids(2), [])
+    expected = model.extend(ids(2), np.append(prefix, newest), ids(21))
+    segment = model.save(2, 0, 20)
+    model.open(ids(0, 1), [segment])
+    model.extend(ids(0, 1), ids(7, 8))
+    model.close(ids(1))
+    model.extend(ids(0), ids(7))
+    model.truncate(0, 20)
+    torch.testing.assert_close(model.extend(ids(0), newest), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

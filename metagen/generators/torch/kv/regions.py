@@ -77,6 +77,11 @@ class Regions:
         keys.index_copy_(0, target, k.reshape(-1, self._layout.head_dim))
         values.index_copy_(0, target, v.reshape(-1, self._layout.head_dim))
 
+    def fit(self, rows: Ints, counts: Ints) -> bool:
+        """Whether tails of `rows` [n], which have begun, have room for counts [n] more tokens where they lie."""
+        held, region = self.length[rows], self.region[rows]
+        return bool(((held > 0) & (region >= 0) & (held + counts <= self._capacities[region])).all())
+
     def full(self, rows: int) -> bool:
         """Whether one of the first so many rows has no room for one token more where it lies."""
         return bool((self.length[:rows] >= self._capacities[self.region[:rows]]).any())

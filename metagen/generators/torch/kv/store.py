@@ -77,6 +77,7 @@ class KVStore:
         self._remembered: tuple[int, Prefixes] | None = None
         self._newest: Batch | None = None
         self._located: Located | None = None
+        self._reads: tuple[bytes, tuple[Tensor, Tensor, Tensor, list[KVSegment]]] | None = None
         #: Of each row: the end of its chain, which its tail begins with instead.
         self._taken: list[tuple[KVSegment, ...]] = [()] * rows
 
@@ -152,6 +153,7 @@ class KVStore:
                 for segment in taken:
                     readers.pop(id(segment), None)
             if taken:
+                self._forget()
                 length = sum(map(len, taken))
                 chains.leave(np.array([row]))
                 chains.open(np.array([row]), kept)
@@ -176,7 +178,7 @@ class KVStore:
 
     def _forget(self) -> None:
         """What the newest batch found is no longer so."""
-        self._remembered = self._newest = self._located = None
+        self._remembered = self._newest = self._located = self._reads = None
 
     # -- a batch ---------------------------------------------------------------------------------
 
@@ -206,34 +208,47 @@ class KVStore:
         self._newest = batch if steady else None
         return batch
 
-    def locate(self, rows: Ints, counts: Ints | None) -> Located:
-        """As `begin`, for the compiled blocks, which read the flat tokens in the order of the caller."""
+    def locate(self, rows: Ints, counts: Ints | None, ahead: Ints | None = None) -> Located:
+        """As `begin`, for the compiled blocks, which read the flat tokens in the order of the caller.
+
+        ahead: [n] for so many tokens more there is to be room (`advance`).
+        """
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
         if steady and (located := self._go_on(len(rows))) is not None:
             return located
         counts = np.ones(len(rows), np.int64) if counts is None else counts
-        self._make_room(rows, counts)
+        self._make_room(rows, counts if ahead is None else counts + ahead)
         old = self._regions.length[rows]
-        begins, capacities = self._regions.tails(rows)
-        columns = (
-            np.cumsum(counts) - counts,
-            counts,
-            self._chains.length[rows] + old,
-            old,
-            begins,
-            capacities,
-        )
-        self._regions.length[rows] += counts
-        located = Located(torch.from_numpy(np.stack(columns, 1)), *self._chains.located(rows))
+        table = np.empty((len(rows), 6), np.int64)
+        table[:, 0] = counts.cumsum() - counts
+        table[:, 1] = counts
+        table[:, 2] = self._chains.length[rows] + old
+        table[:, 3] = old
+        table[:, 4], table[:, 5] = self._regions.tails(rows)
+        self._regions.length[rows] = old + counts
+        located = Located(torch.from_numpy(table), *self._reads_of(rows))
         self._located = located if steady else None
         return located
+
+    def _reads_of(self, rows: Ints) -> tuple[Tensor, Tensor, Tensor, list[KVSegment]]:
+        """What `rows` [n] read before their tails: what it was in the newest batch of them, while no row changes."""
+        key = rows.tobytes()
+        if self._reads is not None and self._reads[0] == key and _whole(self._reads[1][3]):
+            return self._reads[1]
+        found = self._chains.located(rows)
+        self._reads = key, found
+        return found
+
+    def advance(self, rows: Ints, tokens: Ints) -> None:
+        """So many tokens of `rows` [n] were written into the room ahead of a batch that was located."""
+        self._regions.length[rows] += tokens
 
     def _go_on(self, n: int) -> Located | None:
         """As `_next`."""
         newest, regions = self._located, self._regions
         if newest is None or len(newest.table) != n or regions.full(n):
             return None
-        if not all(segment.whole for segment in newest.segments):
+        if not _whole(newest.segments):
             return None
         regions.length[:n] += 1
         newest.table[:, 2:4] += 1
@@ -257,6 +272,8 @@ class KVStore:
 
     def _make_room(self, rows: Ints, counts: Ints) -> None:
         regions = self._regions
+        if regions.fit(rows, counts):
+            return
         for i in np.flatnonzero(regions.length[rows] + counts > regions.capacity).tolist():
             row = int(rows[i])
             if self._taken[row]:
@@ -304,3 +321,7 @@ def store_tokens(rows: int, decoding: int, capacities: Sequence[int]) -> int:
 
 def _join(pieces: list[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _whole(segments: list[KVSegment]) -> bool:
+    return all(segment.whole for segment in segments)

@@ -8,13 +8,16 @@ models (contrastive, proxy-tuned, …) implement the same verbs over pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from metagen.errors import MetagenError, NumericsError
+
+if TYPE_CHECKING:
+    from metagen.generators.torch.compiled import Drafted, Rules
 
 Ints = NDArray[np.int64]
 
@@ -103,6 +106,18 @@ class HasAdapters(Protocol):
 
     def assign(self, rows: Ints, adapter: int) -> None:
         """Let `rows` [n], which were just opened, have the adapter of this number; 0: none."""
+        ...
+
+
+class HasDrafts(Protocol):
+    """A language model that may draft several tokens of each row in one call."""
+
+    def draft(self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
+        """At most wanted [n] ≥ 1 tokens of `rows` [n], up to one that ends it, behind the concatenated `tokens`.
+
+        counts: [n] of `tokens`, which rows do not hold yet. All but the newest token is then held.
+        None, and nothing is done, where the model cannot.
+        """
         ...
 
 

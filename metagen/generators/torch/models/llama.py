@@ -23,13 +23,13 @@ from torch.nn import functional as F
 from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import Adapter, adapter_of
-from metagen.generators.torch.compiled import Blocks
+from metagen.generators.torch.compiled import Blocks, Drafted, Rules, fits
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
 from metagen.generators.torch.models.by_row import Wearers, add, read_by_row
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import linear
-from metagen.generators.torch.models.heads import Head, read_head
+from metagen.generators.torch.models.heads import Head, LanguageHead, read_head
 from metagen.generators.torch.models.language_model import Ints
 from metagen.generators.torch.models.layer import Layer
 from metagen.generators.torch.models.linear import Linear
@@ -163,6 +163,16 @@ class LlamaModel:
         if of is None:
             return self.head(x)
         return read_by_row(x, of if wanted is None else of[wanted], self.heads)
+
+    def draft(self, rows: Ints, tokens: Ints, counts: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
+        """As `HasDrafts.draft`; by the compiled steps, where these are there."""
+        head = self.head
+        if not isinstance(head, LanguageHead) or not fits(head.map) or self._blocks.ready() is None:
+            return None
+        at = self._kv.locate(rows, counts, wanted - 1)
+        found = self._blocks.draft(self._embedding, head.map, self._kv.tails, at, tokens, wanted, rules)
+        self._kv.advance(rows, found.runs - 1)
+        return found
 
     def _by_layers(
         self, rows: Ints, tokens: Ints, counts: Ints | None, wanted: Ints | None

@@ -13,11 +13,12 @@ from torch import Tensor
 from metagen.errors import EngineError
 from metagen.generators.decoding.constraint import Held
 from metagen.generators.randomness import Purpose
+from metagen.generators.torch.compiled import Rules
 from metagen.generators.torch.endings import EOS, STOP
+from metagen.generators.torch.models.formulas import LEAST
 from metagen.generators.torch.models.language_model import Ints
-from metagen.generators.torch.parameters import RowParams
 from metagen.generators.torch.rows import Rows
-from metagen.generators.torch.sampling import distribution, pick
+from metagen.generators.torch.sampling import NEAR, distribution, pick
 from metagen.generators.torch.send import send
 from metagen.generators.torch.speculation.block import Block, Flags, numbers
 from metagen.generators.torch.speculation.pair import Pair, sound
@@ -80,6 +81,8 @@ class ModelDrafter:
         self._drafts, self._spare = drafts, spare
 
     def draft(self, at: Ints, wanted: Ints) -> Block:
+        if (block := self._draft_at_once(at, wanted)) is not None:
+            return block
         model, rows, k, n = self._model, self._rows, self._drafts, len(at)
         most = int(wanted.max())
         homes = np.concatenate([rows.state[at], self._spare + np.arange((k - 1) * n)])
@@ -113,10 +116,23 @@ class ModelDrafter:
                         block.counts[line] = place + 1
         return block
 
-    def _params(self, at: Ints) -> RowParams:
-        """Of these rows; those of all rows are at hand."""
-        params = self._rows.params
-        return params if np.array_equal(at, np.arange(len(params))) else params.take(at)
+    def _draft_at_once(self, at: Ints, wanted: Ints) -> Block | None:
+        """All tokens in one call, where nothing but temperatures shapes what is drawn, and the draft can."""
+        model, rows = self._model, self._rows
+        params = rows.params_of(at)
+        if self._drafts > 1 or not params.plain or rows.held[at].any():
+            return None
+        if (flags := rows.table_of_flags(at, model.vocab_size)) is None:
+            return None
+        rules = Rules(
+            rows.seed[at], rows.position[at], params.own("temperature"), NEAR, -LEAST / 2, flags, EOS | STOP
+        )
+        found = model.draft_ahead(rows.state[at], rows.token[at], wanted, rules)
+        if found is None:
+            return None
+        block = Block(at, rows.state[at], found.tokens, found.counts, found.q)
+        block.near, block.bad = found.near, found.bad
+        return block
 
     def _draw(self, block: Block, live: Ints, place: int, logits: Tensor, u: NDArray[np.float64]) -> Flags:
         """A token of each live line, from the draft's distribution behind all adapters; where there was none."""
@@ -124,7 +140,7 @@ class ModelDrafter:
         assert block.q is not None
         history = rows.history(at, block.tokens[live], np.full(len(live), place))
         allowed = block.allowed_tokens(live, np.full(len(live), place), rows.device)
-        q = distribution(logits, self._params(at), history, allowed)
+        q = distribution(logits, rows.params_of(at), history, allowed)
         tokens, near, _ = pick(q, u)
         block.q[send(live, rows.device), place] = q
         found = torch.stack([tokens[:, 0], near[:, 0].long(), q.sum(-1).isnan().long()]).cpu().numpy()

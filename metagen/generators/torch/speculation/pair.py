@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metagen.generators.torch.compiled import Drafted, Rules
 from metagen.generators.torch.models.combined import Combined, Joined, first
 from metagen.generators.torch.models.language_model import Ints, LanguageModel
 
@@ -64,6 +65,18 @@ class Pair(Combined):
         return self.draft.extend(rows, both[np.stack([late, np.ones_like(late)], 1)], counts)[
             :, : self.vocab_size
         ]
+
+    def draft_ahead(self, rows: Ints, tokens: Ints, wanted: Ints, rules: Rules) -> Drafted | None:
+        """As `ahead`, at most wanted [n] tokens of each row in one call, if the draft can (`HasDrafts`)."""
+        draft: Any = self.draft
+        if not hasattr(draft, "draft"):
+            return None
+        late = self._held[rows] < self._length[rows]
+        both = np.stack([self._due[rows], tokens], 1)[np.stack([late, np.ones_like(late)], 1)]
+        found: Drafted | None = draft.draft(rows, both, 1 + late, wanted, rules)
+        if found is not None:
+            self._held[rows] += late + found.runs
+        return found
 
     def _run(self, rows: Ints, runs: Sequence[Ints]) -> None:
         counts = np.array([len(run) for run in runs], np.int64)

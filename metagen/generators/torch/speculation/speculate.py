@@ -13,6 +13,8 @@ from metagen.generators.decoding.constraint import Held
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EngineStats
 from metagen.generators.randomness import Purpose
+from metagen.generators.torch import compiled
+from metagen.generators.torch.models.formulas import LEAST
 from metagen.generators.torch.models.language_model import Ints, LanguageModel
 from metagen.generators.torch.parameters import Floats
 from metagen.generators.torch.rows import Rows
@@ -76,21 +78,25 @@ class Speculation:
         rows, n = self._rows, self._rows.count
         room = np.minimum(rows.limit[:n] - rows.length[:n], self._model.chunk) - 1
         at = np.flatnonzero(~rows.joint[:n] & (rows.length[:n] > 0) & (room > 0))
-        at = at[np.array([not runs[state] for state in rows.state[at].tolist()], np.bool_)]
+        if any(runs):
+            at = at[np.array([not runs[state] for state in rows.state[at].tolist()], np.bool_)]
         at = at[np.argsort(rows.state[at])]
         self._block = None
         if not len(at):
             return
         wanted = np.minimum(self._gamma(at), room[at])
         block = self._drafter.draft(at, wanted)
-        some = np.flatnonzero(block.counts[: len(at)] > 0)
-        if len(some) < len(at):
+        if not block.counts[: len(at)].all():
+            some = np.flatnonzero(block.counts[: len(at)])
             self._model.close(np.setdiff1d(block.homes[len(at) :], block.take(some).homes))
             block = block.take(some)
-        if len(some):
+        if len(block.rows):
             self._block = block
-        for i, state in enumerate(rows.state[block.rows].tolist()):
-            runs[state] = block.tokens[i, : block.counts[i]].tolist()
+        first = zip(
+            rows.state[block.rows].tolist(), block.tokens.tolist(), block.counts.tolist(), strict=False
+        )
+        for state, tokens, count in first:
+            runs[state] = tokens[:count]
 
     def _gamma(self, at: Ints) -> Ints:
         """Tokens that are drafted for each row."""
@@ -108,6 +114,8 @@ class Speculation:
         """
         block, rows = self._block, self._rows
         assert block is not None
+        if (found_all := self._judge(block, logits, first)) is not None:
+            return found_all
         lines, most = block.tokens.shape
         n = len(block.rows)
         line, place = np.nonzero(np.arange(most + 1) <= block.counts[:, None])
@@ -150,10 +158,41 @@ class Speculation:
         bad = block.bad.reshape(-1, n).any(0) | (np.bincount(row, np.isnan(table[row, place]), n) > 0)
         none = ~bad & ~(kept.rest.sum(-1).cpu().numpy() > 0)
         self._settle(block, tokens, counts, draft, bad | none)
-        self._note(block, counts, winner, kept)
+        tested, overlap = kept.tested.sum().item(), kept.overlap.nan_to_num().sum().item()
+        self._note(block, counts, winner, tested, overlap)
         return Runs(
             tokens, counts + 1, table, np.zeros(n, np.int64), near, bad | none, confidences, left
         ), none
+
+    def _judge(self, block: Block, logits: Tensor, first: Ints) -> tuple[Runs, Flags] | None:
+        """As `runs`, in one call, where nothing but temperatures shapes what is drawn, and steps are compiled."""
+        rows, at = self._rows, block.rows
+        params = rows.params_of(at)
+        if block.drafts > 1 or block.masks or not params.plain:
+            return None
+        found = compiled.judge(
+            logits,
+            first,
+            block.tokens,
+            block.counts,
+            block.q,
+            rows.seed[at],
+            rows.position[at],
+            params.own("temperature"),
+            self._draft.rule == "block",
+            NEAR,
+            -LEAST / 2,
+        )
+        if found is None:
+            return None
+        bad = found.bad | block.bad
+        none = found.none & ~bad
+        greedy = params.own("temperature") == 0
+        near = found.near + np.where(greedy, 0, block.near)
+        self._settle(block, found.tokens, found.kept, 0 * found.kept, bad | none)
+        self._note(block, found.kept, np.arange(len(at)), found.tested, found.overlap)
+        runs = Runs(found.tokens, found.kept + 1, found.logprobs, 0 * found.kept, near, bad | none)
+        return runs, none
 
     def _verify(self, block: Block, p: Tensor) -> tuple[Kept, Tensor, Ints]:
         """What is kept of each row, the token drawn behind it, and decisions that rounding could have flipped."""
@@ -211,11 +250,10 @@ class Speculation:
                 # Behind an end there is nothing to follow.
                 self._matcher(row).consume(self._grammars.to_end(row, tokens[i, : count + 1]).tolist())
 
-    def _note(self, block: Block, counts: Ints, winner: Ints, kept: Kept) -> None:
+    def _note(self, block: Block, counts: Ints, winner: Ints, tested: float, overlap: float) -> None:
         """Count what came of the block, and let γ follow it."""
-        drafted = block.counts.reshape(-1, len(block.rows)).max(0)
-        overlap = kept.overlap.nan_to_num()
-        sums = (len(counts), drafted.sum(), counts.sum(), kept.tested.sum(), overlap.sum())
+        drafted = block.counts.reshape(-1, len(counts)).max(0).sum()
+        sums = (len(counts), drafted, counts.sum(), tested, overlap)
         for name, value in zip(COUNTS, sums, strict=True):
             self._stats.extra[name] += float(value)
         if self._draft.adapt:
