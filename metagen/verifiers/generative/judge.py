@@ -35,7 +35,6 @@ class Judge(GenerativeVerifier):
     name: str = "judge"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         own = own_wording(self.engine or self.generator) if self.ask == "correct" else {}
         longest = own.pop("max_tokens", None)
         self.max_tokens = longest if self.max_tokens is None else self.max_tokens

@@ -165,7 +165,6 @@ class Tournament(GenerativeVerifier):
     name: str = "tournament"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         asked = self.ask_about(with_wording(PREFERENCE, self.wording))
         self._hold(PairwiseJudge(asked, merge=self.merge))
 
