@@ -33,7 +33,7 @@ def part(cls: type[T]) -> type[T]:
     `__post_init__` looks at the parts themselves, and keeps what is derived from fields.
     """
     if hasattr(cls, "conflict"):
-        setattr(cls, "__post_init__", _asks_for_conflicts(getattr(cls, "__post_init__", None)))  # noqa: B010
+        setattr(cls, "__post_init__", _asks_for_conflicts(cls, getattr(cls, "__post_init__", None)))  # noqa: B010
     made = dataclass(kw_only=True, eq=False, repr=False)(cls)
     made.__init__.__annotations__.update(hints_of(made))
     setattr(made, "__init__", checked(made.__init__, first=True))  # noqa: B010 - mypy: not to be set
@@ -43,11 +43,13 @@ def part(cls: type[T]) -> type[T]:
     return made
 
 
-def _asks_for_conflicts(after: Callable[..., None] | None) -> Callable[..., None]:
-    """A `__post_init__` that asks the class for conflicts between its fields, and then does what it did."""
+def _asks_for_conflicts(cls: type, after: Callable[..., None] | None) -> Callable[..., None]:
+    """A `__post_init__` that asks for conflicts between the fields of this class, and then does what it did."""
 
     def ask(self: Any, *given: Any) -> None:
-        if odd := call(self, self.conflict, dict(arguments_of(self)), hint=str | None):
+        nearest = next(one for one in type(self).__mro__ if "__dataclass_fields__" in vars(one))
+        fields = {one.name: getattr(self, one.name) for one in dataclasses.fields(cls) if one.init}
+        if nearest is cls and (odd := call(self, self.conflict, fields, hint=str | None)):
             raise InputError(f"{type(self).__name__}: {odd}")
         if after is not None:
             after(self, *given)

@@ -73,35 +73,35 @@ ENV = ".venv-vllm/installed"
 
 def test_all_of_it_runs(machine: Machine) -> None:
     status, asked, _ = machine.ci()
-    assert (status, asked) == (0, ["test", "lint", ENV, "vllm"])
+    assert (status, asked) == (0, ["test", "lint", "bench", ENV, "vllm"])
 
 
-@pytest.mark.parametrize("target", ["test", "lint", "vllm"])
+@pytest.mark.parametrize("target", ["test", "lint", "bench", "vllm"])
 def test_what_fails_is_a_failure(machine: Machine, target: str) -> None:
     status, asked, last = machine.ci(fails=target)
     assert status != 0 and asked[-1] == target and "SKIPPED" not in last
 
 
 def test_a_download_that_breaks_off_is_tried_once_more(machine: Machine) -> None:
-    assert machine.ci(installs_at=2)[:2] == (0, ["test", "lint", ENV, ENV, "vllm"])
+    assert machine.ci(installs_at=2)[:2] == (0, ["test", "lint", "bench", ENV, ENV, "vllm"])
 
 
 def test_where_it_cannot_be_installed_it_is_skipped_and_that_is_said(machine: Machine) -> None:
     status, asked, last = machine.ci(installs_at=9)
-    assert (status, asked) == (0, ["test", "lint", ENV, ENV])
+    assert (status, asked) == (0, ["test", "lint", "bench", ENV, ENV])
     assert last.startswith("SKIPPED: the tests of the vLLM engine") and last.endswith(GONE)
 
 
 def test_where_the_disk_is_full_nothing_is_installed(machine: Machine) -> None:
     status, asked, last = machine.ci(free=7)
-    assert (status, asked) == (0, ["test", "lint"])
+    assert (status, asked) == (0, ["test", "lint", "bench"])
     assert "8 GB" in last and "7 are free" in last
 
 
 def test_an_environment_that_is_there_needs_no_disk(machine: Machine) -> None:
     (machine.folder / ".venv-vllm").mkdir()
     (machine.folder / ENV).touch()
-    assert machine.ci(free=0)[:2] == (0, ["test", "lint", ENV, "vllm"])
+    assert machine.ci(free=0)[:2] == (0, ["test", "lint", "bench", ENV, "vllm"])
 
 
 def test_requirements_that_contradict_each_other_are_a_failure(machine: Machine) -> None:

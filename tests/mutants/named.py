@@ -352,4 +352,25 @@ NAMED = (
         "return Strengths(theta - theta[0], error)",
         "tests/analysis/test_preference.py::test_names_scale_and_direction_change_nothing_but_themselves",
     ),
+    Named(
+        "a deadline ends a stream behind what was sent of its text",
+        "metagen/serve/answers.py",
+        "if solution.exhausted and said.startswith(first.text):",
+        "if not solution.exhausted and said.startswith(first.text):",
+        "tests/integrations/test_client.py::test_a_deadline_within_a_streamed_text_ends_it",
+    ),
+    Named(
+        "what was sent before a deadline is the text of a response",
+        "metagen/serve/answers.py",
+        "Sequence.of(first.prompt).extend(said)",
+        "Sequence.of(first.prompt).extend(first.text)",
+        "tests/integrations/test_client.py::test_a_response_that_a_deadline_ended_holds_what_was_streamed",
+    ),
+    Named(
+        "tokens that a deadline cut off are unknown, and not none",
+        "metagen/serve/usage.py",
+        "or False in cut:",
+        "or None in cut:",
+        "tests/serve/test_server.py::test_tokens_that_a_deadline_cut_off_are_not_told_as_none",
+    ),
 )

@@ -166,7 +166,7 @@ def test_settings_of_another_digest_are_chosen_anew_and_nothing_is_paid_for(
     play(file, root)
     first, made = calls(), (root / "frozen.yaml").read_text()
     (root / "frozen.yaml").write_text(re.sub(r"digest: \S+", "digest: before", made))
-    with pytest.raises(InputError, match=r"no setting of small/\w+ that was chosen .* run the study again"):
+    with pytest.raises(InputError, match=r"no setting of small/\w+ is chosen yet .* metagen resume"):
         report.again(StudyDirectory(root))
     play(file, root)
     assert calls() == first and (root / "frozen.yaml").read_text() == made

@@ -17,6 +17,7 @@ from metagen.generators.randomness import U64
 from metagen.generators.torch.kv.store import Located
 from metagen.generators.torch.models.by_row import ByRow
 from metagen.generators.torch.models.checkpoint import LlamaConfig
+from metagen.generators.torch.models.language_model import Drafted, Ints, Rules
 from metagen.generators.torch.models.layer import Layer
 from metagen.generators.torch.models.linear import Linear, Packed, Plain
 from metagen.generators.torch.models.low_rank import LowRank
@@ -24,7 +25,6 @@ from metagen.generators.torch.models.low_rank import LowRank
 #: Dimensions of a head that are compiled, and numbers that are computed side by side.
 HEADS, LANES = frozenset((16, 32, 64, 80, 96, 128, 256)), 16
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
@@ -136,41 +136,6 @@ def draw(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: floa
         out,
     )
     return found.numpy().T
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What shapes draws: seeds [n], positions [n] of the next tokens, temperatures [n]; `near` and `out` as in `draw`.
-
-    flags: [n, V] of tokens, of which `ends` end a row.
-    """
-
-    seeds: U64
-    positions: Ints
-    temperatures: Floats
-    near: float
-    out: float
-    flags: NDArray[np.uint8]
-    ends: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """What rows have drafted: tokens [n, G], of which counts [n] are meant, drawn from q [n, G, V].
-
-    near: [n] draws near an edge. bad: [n] the logits behind the tokens meant were no distribution.
-    """
-
-    tokens: Ints
-    counts: Ints
-    near: Ints
-    bad: NDArray[np.bool_]
-    q: Tensor
-
-    @property
-    def runs(self) -> Ints:
-        """[n]: how often each row was run: once for each token, and once where there was no distribution."""
-        return self.counts + self.bad
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,7 +233,7 @@ def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None
         trees = list(spans.trees(journal, [p.problem for p in problems], Makers.of_run(finished)))
         rows = journal.of_problem("sum-0")
     assert trees[0].usage.generated == sum(row.usage.generated or 0 for row in rows)
-    leaves = {leaf.label: leaf for leaf in spans._leaves(trees[0])}
+    leaves = {leaf.label: leaf for leaf in trees[0].leaves()}
     assert leaves["generate: small"].count == 8
     assert leaves["generate: large"].count == 8
     assert "score: judge" in leaves
@@ -241,20 +241,25 @@ def test_span_trees_add_up_and_name_who_answered(finished: RunDirectory) -> None
 
 
 def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
+    def parts(leaves: list[spans.Span]) -> list[spans.Spender]:
+        spending = spans.Spending()
+        spending.add(0, leaves)
+        return spending.parts
+
     def leaf(used: int, real: int | None) -> spans.Span:
         return spans.Span(
             "generate: g", 1, "complete", Usage(prefilled=used), Usage(prefilled=real, generated=0)
         )
 
-    (known,) = spans.parts([leaf(10, 12), leaf(10, 11)])
+    (known,) = parts([leaf(10, 12), leaf(10, 11)])
     assert (known.wasted, known.partly, known.usage.prefilled) == (3, False, 20)
-    (partly,) = spans.parts([leaf(10, 12), leaf(10, None)])
+    (partly,) = parts([leaf(10, 12), leaf(10, None)])
     assert (partly.wasted, partly.partly, partly.usage.prefilled) == (2, True, 20)
-    (unknown,) = spans.parts([leaf(10, None)])
+    (unknown,) = parts([leaf(10, None)])
     assert unknown.wasted is None
     # Samples that begin alike were computed once: that hides no prompt which was read twice.
     usage, real = Usage(prefilled=10, generated=100), Usage(prefilled=20, generated=30)
-    (shared,) = spans.parts([spans.Span("generate: g", 1, "complete", usage, real)])
+    (shared,) = parts([spans.Span("generate: g", 1, "complete", usage, real)])
     assert shared.wasted == 10
 
 

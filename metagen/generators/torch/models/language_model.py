@@ -8,18 +8,53 @@ models (contrastive, proxy-tuned, …) implement the same verbs over pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from metagen.errors import MetagenError, NumericsError
-
-if TYPE_CHECKING:
-    from metagen.generators.torch.compiled import Drafted, Rules
+from metagen.generators.randomness import U64
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What shapes draws: seeds [n], positions [n] of the next tokens, temperatures [n].
+
+    near, out: as in `compiled.draw`. flags: [n, V] of tokens, of which `ends` end a row.
+    """
+
+    seeds: U64
+    positions: Ints
+    temperatures: Floats
+    near: float
+    out: float
+    flags: NDArray[np.uint8]
+    ends: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What rows have drafted: tokens [n, G], of which counts [n] are meant, drawn from q [n, G, V].
+
+    near: [n] draws near an edge. bad: [n] the logits behind the tokens meant were no distribution.
+    """
+
+    tokens: Ints
+    counts: Ints
+    near: Ints
+    bad: NDArray[np.bool_]
+    q: Tensor
+
+    @property
+    def runs(self) -> Ints:
+        """[n]: how often each row was run: once for each token, and once where there was no distribution."""
+        return self.counts + self.bad
 
 
 class Segment(Protocol):

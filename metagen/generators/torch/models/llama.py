@@ -23,14 +23,14 @@ from torch.nn import functional as F
 from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import Adapter, adapter_of
-from metagen.generators.torch.compiled import Blocks, Drafted, Rules, fits
+from metagen.generators.torch.compiled import Blocks, fits
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
 from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
 from metagen.generators.torch.models.by_row import Wearers, add, read_by_row
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import linear
 from metagen.generators.torch.models.heads import Head, LanguageHead, read_head
-from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.language_model import Drafted, Ints, Rules
 from metagen.generators.torch.models.layer import Layer
 from metagen.generators.torch.models.linear import Linear
 from metagen.generators.torch.models.low_rank import Update, Updates

@@ -13,10 +13,9 @@ from torch import Tensor
 from metagen.errors import EngineError
 from metagen.generators.decoding.constraint import Held
 from metagen.generators.randomness import Purpose
-from metagen.generators.torch.compiled import Rules
 from metagen.generators.torch.endings import EOS, STOP
 from metagen.generators.torch.models.formulas import LEAST
-from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.language_model import Ints, Rules
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.sampling import NEAR, distribution, pick
 from metagen.generators.torch.send import send

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metagen.generators.torch.compiled import Drafted, Rules
 from metagen.generators.torch.models.combined import Combined, Joined, first
-from metagen.generators.torch.models.language_model import Ints, LanguageModel
+from metagen.generators.torch.models.language_model import Drafted, Ints, LanguageModel, Rules
 
 
 class Pair(Combined):
