@@ -73,29 +73,30 @@ def test_a_vote_refuses_greedy_samples_and_a_greedy_strategy_does_not(tmp_path: 
         MetagenLM(model="greedy")
 
 
-def test_a_text_that_fails_ends_the_others(tmp_path: Path) -> None:
+def test_a_text_that_fails_ends_the_others() -> None:
     """Nobody waits for them any more, and each of them may cost money."""
     asked: list[str] = []
+    with voting() as vote:
+        model = MetagenLM(file=vote, own_sampling=True, concurrency=2)
+        answer = model._local.answer
 
-    async def write_or_fail(prefix: mg.Sequence, seed: int, index: int) -> str:
-        prompt = prefix.prompt.text or ""
-        asked.append(prompt)
-        if prompt == "bad":
-            raise RuntimeError("no")
-        await asyncio.sleep(0.2)
-        return prompt
+        async def fail(kind: Any, fields: Any, headers: Any = None) -> dict[str, Any]:
+            asked.append(fields["prompt"])
+            if fields["prompt"] == "bad":
+                raise PluginError("no")
+            await asyncio.sleep(0.2)
+            return await answer(kind, fields, headers)
 
-    model = MetagenLM(file=mg.Sample(mg.FunctionGenerator(write_or_fail)), own_sampling=True, concurrency=2)
-    texts = ["bad", *(f"good {i}" for i in range(8))]
-    requests = [
-        Instance("generate_until", doc={}, arguments=(text, {"until": []}), idx=i)
-        for i, text in enumerate(texts)
-    ]
-    with pytest.raises(PluginError, match="no"):
-        model.generate_until(requests)
-    begun = len(asked)
-    time.sleep(1)
-    assert len(asked) == begun
+        model._local.answer = fail  # type: ignore[method-assign]
+        requests = [
+            Instance("generate_until", doc={}, arguments=(text, {"until": []}), idx=i)
+            for i, text in enumerate(["bad", *(f"good {i}" for i in range(8))])
+        ]
+        with pytest.raises(PluginError, match="no"):
+            model.generate_until(requests)
+        begun = len(asked)
+        time.sleep(1)
+    assert len(asked) == begun < len(requests)
 
 
 def test_a_chat_is_asked_by_turns(tmp_path: Path) -> None:
