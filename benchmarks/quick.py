@@ -37,7 +37,7 @@ from metagen.verifiers.math import MathRule
 RECORD = Path(__file__).parent / "results" / "quick.json"
 #: Turns behind one that warms up, and those that the record keeps of each ratio.
 TURNS, KEPT = 5, 30
-FALLEN = 0.75
+FALLEN = 0.7
 PROMPTS = engine.PROMPTS[:16]
 #: How fast a side is, in a unit that both sides share.
 Side = Callable[[], float]
