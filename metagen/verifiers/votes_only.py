@@ -12,7 +12,7 @@ from metagen.verifiers.base import Answer, AnswerRule
 
 @part
 class VotesOnly(AnswerRule):
-    """Reads as another rule does. What that cannot read has no vote, and is as good a candidate as any other.
+    """Reads as another rule does. A text that it cannot read has no vote, and is as good a candidate as any other.
 
     Examples:
         >>> import asyncio, metagen as mg

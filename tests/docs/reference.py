@@ -28,7 +28,7 @@ LAYERS = {
     "integrations": "Integrations",
     "testing": "Testing",
 }
-GROUND = "What everything else stands on. It knows nothing above itself, and needs neither torch nor Ray."
+GROUND = "The base of all other layers. It knows nothing above itself, and needs neither torch nor Ray."
 #: Below this line the index of the reference is written.
 MARK = f"<!-- Below, written by {REFRESH}. -->"
 #: Modules that no page shows, with what is below them: the inside of metagen, and programs that are started.

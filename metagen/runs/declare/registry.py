@@ -292,7 +292,7 @@ def parameters(section: Section, kind: str) -> Mapping[str, inspect.Parameter]:
 def make(section: Section, kind: str, options: Mapping[str, Any], available: Mapping[str, Any]) -> Any:
     """An instance from its options and those of the `available` parts that it has parameters for.
 
-    What decodes or scores with an engine that bills pays that engine's price. Raises PluginError where a class of
+    Parts that decode or score with an engine that bills pay that engine's price. Raises PluginError where a class of
     another package makes something else.
     """
     takes = parameters(section, kind)

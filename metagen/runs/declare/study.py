@@ -1,4 +1,4 @@
-"""The section `study:` of an experiment file, as values. What is not given is not done."""
+"""The section `study:` of an experiment file, as values. Analyses that are not given are left out."""
 
 from __future__ import annotations
 
