@@ -21,6 +21,8 @@ NPM_CLIENTS ?= openai@6.49.0
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 # Processes that share the tests; each keeps torch to one thread.
 WORKERS ?= auto
+# Runs kernels of GPUs on the CPU, in tests; builds of torch with CUDA bring their own.
+TRITON ?= triton==3.9.0
 # Of one call of make gpu, and an interpreter that has torch with CUDA and metagen's libraries already, if not VENV's.
 MINUTES ?= 9
 GPU_PYTHON ?=
@@ -122,6 +124,8 @@ $(VENV)/installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.tx
 	@$(PIP) install --no-deps --require-hashes $(HASHED_$*:%=--requirement requirements/%.txt)
 	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
 	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$*]'
+	@$(if $(findstring test,$(HASHED_$*)),[ "$$(uname -sm)" != "Linux x86_64" ] || \
+	  $(BIN)/python -c 'import torch, sys; sys.exit(torch.version.cuda is None)' || $(PIP) install --no-deps '$(TRITON)')
 	@touch $@
 
 # It wants a torch for CPUs, which is looked for in TORCH_INDEX too. What a text model does not need is removed: it is

@@ -15,6 +15,8 @@ from hypothesis import settings
 os.environ["METAGEN_TRUST"] = "1"
 # Steps are compiled before the tests, and in no other cache.
 os.environ.setdefault("METAGEN_COMPILED", "ready")
+# Kernels of a GPU are run on the CPU. Triton reads this when it is imported, as torch imports it.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

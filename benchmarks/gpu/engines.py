@@ -13,6 +13,7 @@ from benchmarks.gpu.place import Place
 from metagen.generators.engine import Engine, Generated, GenerateRequest, SamplingParams
 from metagen.generators.models import sources
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.gpu import steps
 from metagen.sequence import Prompt, Sequence
 
 #: A real model, measured where it has been fetched (`metagen models fetch smollm2-135m`).
@@ -27,7 +28,9 @@ def fetched() -> Path | None:
 
 def torch_engine(place: Place, model: Any, **options: Any) -> TorchEngine:
     options = {"max_batch": max(place.sizes.batches), "kv_memory_bytes": place.memory} | options
-    return TorchEngine(model, device=place.device, dtype=place.dtype, **options)
+    engine = TorchEngine(model, device=place.device, dtype=place.dtype, **options)
+    steps.wait()  # what is compiled in the background
+    return engine
 
 
 def ask(

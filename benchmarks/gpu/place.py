@@ -38,7 +38,7 @@ class Sizes:
     long: int = 8192
     shared: int = 64
     behind: int = 128
-    greedy: int = 32
+    greedy: int = 16
     width: int = 64
     problems: int = 8
 

@@ -327,6 +327,19 @@ def _machine() -> Iterator[Check]:
     if _version("torch") is not None:
         state, told = build.state()
         yield Check("Machine", "steps", STEPS[state], f"{state}; {told}")
+        if _gpus():
+            yield _gpu_steps()
+
+
+def _gpu_steps() -> Check:
+    """What the torch engine's kernels for a GPU are compiled with: Triton, and a C compiler that Triton calls."""
+    slow = "steps on the GPU run operation by operation, several times slower"
+    if (triton := _version("triton")) is None:
+        return Check("Machine", "GPU steps", "note", f"Triton is missing; {slow}", _pip("triton"))
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        remedy = "install gcc (Debian: apt-get install gcc)"
+        return Check("Machine", "GPU steps", "note", f"Triton {triton} finds no C compiler; {slow}", remedy)
+    return Check("Machine", "GPU steps", "ok", f"compiled by Triton {triton} when a model is first opened")
 
 
 def _memory() -> str:

@@ -86,6 +86,27 @@ def test_a_torch_without_the_gpu_is_to_be_replaced(monkeypatch: pytest.MonkeyPat
     assert "-m pip install --force-reinstall torch --index-url" in check.remedy
 
 
+@pytest.mark.parametrize(
+    ("version", "compiler", "found", "remedy"),
+    [
+        ("3.6.0", "/usr/bin/cc", "compiled by Triton 3.6.0", ""),
+        (None, "/usr/bin/cc", "Triton is missing", "pip install triton"),
+        ("3.6.0", None, "Triton 3.6.0 finds no C compiler", "install gcc"),
+    ],
+)
+def test_what_compiles_steps_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, compiler: str | None, found: str, remedy: str
+) -> None:
+    assert "GPU steps" not in {check.name for check in doctor._machine()}, "there is no GPU"
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_gpus", lambda: ["NVIDIA H200, 141 GB"])
+    monkeypatch.setattr(doctor, "_version", lambda name: version if name == "triton" else real(name))
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: compiler)
+    check = {check.name: check for check in doctor._machine()}["GPU steps"]
+    assert check.found.startswith(found) and remedy in check.remedy
+    assert (check.status == "ok") == (remedy == "")
+
+
 def test_another_project_of_the_same_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: "0.7.4" if name == "metagen" else real(name))

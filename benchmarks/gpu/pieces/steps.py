@@ -15,6 +15,7 @@ import torch
 from benchmarks.gpu import engines, models
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.row import Found, found, missing
+from metagen.generators.torch.gpu import steps as compiled
 from metagen.generators.torch.models.llama import LlamaModel
 
 STEPS = 8
@@ -33,6 +34,7 @@ def steps(place: Place, name: str, where: Path) -> Iterable[Found]:
         where, dtype=torch.bfloat16, device=torch.device(place.device), batch=most,
         kv_bytes=place.share(0.25),
     )  # fmt: skip
+    compiled.wait()
     for batch in place.sizes.batches:
         rows, tokens = np.arange(batch), np.full(batch, 7)
         model.open(rows, [])

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from metagen.generators.torch import compiled
 from metagen.generators.torch.adapters import mirostat, surprise, truncate
+from metagen.generators.torch.gpu.steps import drawn_at_once
 from metagen.generators.torch.history import History, apply_own_, bias_, forbid_, penalise_
 from metagen.generators.torch.models.formulas import LEAST, without_ruled_out
 from metagen.generators.torch.parameters import RowParams
@@ -78,7 +78,7 @@ def draw(
     before, needed where `params.remembers`.
     """
     if allowed is None and history is None and params.plain:
-        found = compiled.draw(logits, u, params.own("temperature"), NEAR, -LEAST / 2)
+        found = drawn_at_once(logits, u, params.own("temperature"), NEAR, -LEAST / 2)
         if found is not None:
             tokens, logprobs, near, bad = found
             none = np.zeros(len(tokens), np.bool_)
@@ -152,18 +152,20 @@ def pick(weights: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tenso
         missing = -weights.shape[-1] % BLOCK
         whole = (F.pad(weights, (0, missing)) if missing else weights).view(len(weights), -1, BLOCK)
         if 0 < len(whole) <= FEW and whole.device.type == "cpu":
-            return _pick_few(whole, u)
+            return _pick_few(whole, u, weights.shape[-1])
         block, before, _, goal, total = _place(whole.sum(-1), share)
         own = whole.gather(1, block[..., None].expand(-1, -1, BLOCK))[:, 0]
         place, lower, upper, *_ = _place(own, goal - before, of_all=False)
-        tokens, lower, upper = block * BLOCK + place, lower + before, upper + before
+        # Where there are no numbers, any token will do, but no padding.
+        tokens = (block * BLOCK + place).clamp_(max=weights.shape[-1] - 1)
+        lower, upper = lower + before, upper + before
     # The ends of the unit interval are the edges of no neighbour.
     reach = NEAR * total
     near = (goal - lower < reach) & (lower > 0) | (upper - goal < reach) & (upper < total)
     return tokens, near, total
 
 
-def _pick_few(whole: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Tensor]:
+def _pick_few(whole: Tensor, u: NDArray[np.float64], vocab: int) -> tuple[Tensor, Tensor, Tensor]:
     """The same of few rows in blocks [R, blocks, BLOCK]: on a CPU numpy gives equal results in a third of the time."""
     found = []
     for sums, blocks, share in zip(whole.sum(-1).numpy(), whole.numpy(), u, strict=True):
@@ -178,7 +180,7 @@ def _pick_few(whole: Tensor, u: NDArray[np.float64]) -> tuple[Tensor, Tensor, Te
         lower, upper = (cdf[place - 1] if place else 0.0) + before, cdf[place] + before
         reach = NEAR * total
         near = (goal - lower < reach and lower > 0) or (upper - goal < reach and upper < total)
-        found.append((block * BLOCK + place, near, total))
+        found.append((min(block * BLOCK + place, vocab - 1), near, total))
     tokens, edges, totals = (np.array(column)[:, None] for column in zip(*found, strict=True))
     return torch.from_numpy(tokens), torch.from_numpy(edges), torch.from_numpy(totals)
 

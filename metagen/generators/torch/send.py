@@ -16,7 +16,10 @@ def send(numbers: NDArray[Any], device: torch.device) -> Tensor:
     A copy from ordinary memory waits until the GPU has done all that it was told before. One from pinned memory takes
     its turn there, and the CPU goes on; torch keeps the pinned memory until the copy is done.
     """
+    return pinned(numbers, device).to(device, non_blocking=True)
+
+
+def pinned(numbers: NDArray[Any], device: torch.device) -> Tensor:
+    """An array in memory that a copy to the device does not wait for."""
     found = torch.from_numpy(np.ascontiguousarray(numbers))
-    if device.type == "cpu" or not found.numel():
-        return found.to(device)
-    return found.pin_memory().to(device, non_blocking=True)
+    return found if device.type == "cpu" or not found.numel() else found.pin_memory()

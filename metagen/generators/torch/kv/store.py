@@ -83,6 +83,11 @@ class KVStore:
 
     # -- rows ------------------------------------------------------------------------------------
 
+    def held(self, rows: Ints) -> Ints:
+        """[n]: tokens that each of `rows` [n] holds."""
+        held: Ints = self._chains.length[rows] + self._regions.length[rows]
+        return held
+
     def open(self, rows: Ints, chain: Sequence[KVSegment]) -> None:
         self._forget()
         self._chains.open(rows, chain)
@@ -184,6 +189,7 @@ class KVStore:
 
     def begin(self, rows: Ints, counts: Ints | None) -> Batch:
         """Make room for `counts` [n] new tokens of `rows` [n] (None: one each), and say where everything is."""
+        self._located = None
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
         if steady and (batch := self._next(len(rows))) is not None:
             return batch
@@ -213,6 +219,7 @@ class KVStore:
 
         ahead: [n] for so many tokens more there is to be room (`advance`).
         """
+        self._newest = None
         steady = counts is None and bool((rows == np.arange(len(rows))).all())
         if steady and (located := self._go_on(len(rows))) is not None:
             return located

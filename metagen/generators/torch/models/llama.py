@@ -24,8 +24,9 @@ from metagen.errors import InputError, ModelError
 from metagen.generators.models.describe import weight_files
 from metagen.generators.models.lora import Adapter, adapter_of
 from metagen.generators.torch.compiled import Blocks, fits
+from metagen.generators.torch.gpu.steps import Steps, there
 from metagen.generators.torch.kv.segments import KVLayout, KVSegment
-from metagen.generators.torch.kv.store import Batch, KVStore, store_tokens
+from metagen.generators.torch.kv.store import Batch, KVStore, Located, store_tokens
 from metagen.generators.torch.models.by_row import Wearers, add, read_by_row
 from metagen.generators.torch.models.checkpoint import LlamaConfig, Weights, read_config
 from metagen.generators.torch.models.compression import linear
@@ -97,10 +98,20 @@ class LlamaModel:
         self.truncate, self.save, self.close, self.spill = kv.truncate, kv.save, kv.close, kv.spill
         self._blocks = Blocks(config, self._layers, self._turns, self._norm)
         self._wearers = Wearers(self.rows, device)
+        self._steps = self._make_steps(batch)
         #: Of each adapter that was adopted, by number; that of the model itself is number 0.
         self.heads = [self.head]
         self.keeps_hidden = False
         self.hidden: Tensor | None = None
+
+    def _make_steps(self, batch: int) -> Steps | None:
+        if not there(self.device):
+            return None
+        steps = Steps(
+            self.config, self._embedding, self._layers, self._norm, self.head, self._turns, self._kv.tails, batch
+        )  # fmt: skip
+        steps.begin()
+        return steps
 
     # -- adapters by row -------------------------------------------------------------------------
 
@@ -154,6 +165,13 @@ class LlamaModel:
             at = self._kv.locate(rows, counts)
             self._wearers.begin(rows, counts, None)
             x = blocks.run(x, self._kv.tails, at.table, at.order, at.groups, at.pieces, self._wearers.groups)
+        elif (located := self._at_once(rows, counts)) is not None:
+            assert self._steps is not None
+            if counts is None and wanted is None:
+                x, logits = self._steps.logits(tokens, located)
+                self.hidden = x.to(torch.float32, copy=True) if self.keeps_hidden else None
+                return logits
+            x = self._steps.hidden(tokens, located)
         else:
             x, wanted = self._by_layers(rows, tokens, counts, wanted)
         if wanted is not None:
@@ -173,6 +191,14 @@ class LlamaModel:
         found = self._blocks.draft(self._embedding, head.map, self._kv.tails, at, tokens, wanted, rules)
         self._kv.advance(rows, found.runs - 1)
         return found
+
+    def _at_once(self, rows: Ints, counts: Ints | None) -> Located | None:
+        """Where things are for the steps on a GPU; None where these do not fit, or a row has an adapter of its own."""
+        steps = self._steps
+        if steps is None or self._wearers.of[rows].any() or not steps.fit(self._kv.held(rows), counts):
+            return None
+        self._wearers.begin(rows, None, None)
+        return self._kv.locate(rows, counts)
 
     def _by_layers(
         self, rows: Ints, tokens: Ints, counts: Ints | None, wanted: Ints | None

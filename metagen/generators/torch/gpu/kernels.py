@@ -1,0 +1,256 @@
+"""What torch has no operation for: attention to pieces and tails, and a block's small operations, each in one kernel.
+
+They compute in float32 and round at the end, as torch's operations do. A *table* [N, 7] says of each token:
+
+- its id, and its place in the text;
+- how many tokens of its row's tail come before it; -1 where there is no token;
+- where the tail begins, and how far its heads lie apart;
+- from and to in the *pieces* [P, 6] that it reads before the tail (`Chains.located`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+#: Columns of a table, and of the pieces.
+COLUMNS, PIECE = 7, 6
+#: Tokens of keys and values that a program reads at once.
+BLOCK = 64
+#: Programs that a multiprocessor should have at least before rows are cut no further, and parts of a row at most.
+BUSY, MOST = 2, 32
+
+
+@triton.jit
+def _normalise(x, more, weight, out, width, eps, JOINS: tl.constexpr, SIZE: tl.constexpr):
+    """Let x [N, width] += more, and out = its root mean square normalisation; one program a token."""
+    at = tl.arange(0, SIZE)
+    inside = at < width
+    place = tl.program_id(0).to(tl.int64) * width + at
+    wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if JOINS:
+        wide += tl.load(more + place, mask=inside, other=0.0).to(tl.float32)
+        # The sum is rounded before it is normalised, as that of two tensors is.
+        value = wide.to(x.dtype.element_ty)
+        tl.store(x + place, value, mask=inside)
+        wide = value.to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(wide * wide, 0) / width + eps)
+    found = wide * scale * tl.load(weight + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + place, found.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _rotate(
+    qkv, table, turns, norms, keys, values, eps,
+    HEADS: tl.constexpr, KV: tl.constexpr, DIM: tl.constexpr, HALF: tl.constexpr, NORMS: tl.constexpr,
+):  # fmt: skip
+    """Rotate queries where they are; keys, rotated, and values go to the tails. One program a token and head."""
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    position, old = tl.load(table + token * 7 + 1), tl.load(table + token * 7 + 2)
+    tail, apart = tl.load(table + token * 7 + 3), tl.load(table + token * 7 + 4)
+    pair = tl.arange(0, HALF)
+    inside = pair < DIM // 2
+    here = qkv + (token * (HEADS + 2 * KV) + head) * DIM + 2 * pair
+    even = tl.load(here, mask=inside, other=0.0).to(tl.float32)
+    odd = tl.load(here + 1, mask=inside, other=0.0).to(tl.float32)
+    if head < HEADS + KV:
+        if NORMS:
+            scale = 1.0 / tl.sqrt(tl.sum(even * even + odd * odd, 0) / DIM + eps)
+            even *= scale * tl.load(norms + head * DIM + 2 * pair, mask=inside, other=0.0).to(tl.float32)
+            odd *= scale * tl.load(norms + head * DIM + 2 * pair + 1, mask=inside, other=0.0).to(tl.float32)
+        cos = tl.load(turns + position * DIM + 2 * pair, mask=inside, other=0.0)
+        sin = tl.load(turns + position * DIM + 2 * pair + 1, mask=inside, other=0.0)
+        first = even * cos - odd * sin
+        odd = even * sin + odd * cos
+        even = first
+    if head < HEADS:
+        tl.store(here, even.to(qkv.dtype.element_ty), mask=inside)
+        tl.store(here + 1, odd.to(qkv.dtype.element_ty), mask=inside)
+    else:
+        writes = inside & (0 * pair + old >= 0)
+        number = (head - HEADS) % KV
+        place = (tail + number * apart + tl.maximum(old, 0)) * DIM + 2 * pair
+        if head < HEADS + KV:
+            tl.store(keys + place, even.to(qkv.dtype.element_ty), mask=writes)
+            tl.store(keys + place + 1, odd.to(qkv.dtype.element_ty), mask=writes)
+        else:
+            tl.store(values + place, even.to(qkv.dtype.element_ty), mask=writes)
+            tl.store(values + place + 1, odd.to(qkv.dtype.element_ty), mask=writes)
+
+
+@triton.jit
+def _read(
+    q, top, total, found, keys, values, step, length, first, parts, scale,
+    DIM: tl.constexpr, SIZE: tl.constexpr, TOKENS: tl.constexpr,
+):  # fmt: skip
+    """Go on with a softmax over every `parts`-th block of `length` tokens, from block `first`."""
+    at, dim = tl.arange(0, TOKENS), tl.arange(0, SIZE)
+    for block in range(first, tl.cdiv(length, TOKENS), parts):
+        token = block * TOKENS + at
+        place = token[:, None] * step + dim[None, :]
+        seen = (token < length)[:, None] & (dim < DIM)[None, :]
+        key = tl.load(keys + place, mask=seen, other=0.0)
+        scores = tl.dot(q, tl.trans(key), input_precision="ieee") * scale
+        scores = tl.where((token < length)[None, :], scores, float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, 1))
+        share = tl.exp(scores - higher[:, None])
+        kept = tl.exp(top - higher)
+        value = tl.load(values + place, mask=seen, other=0.0)
+        total = total * kept + tl.sum(share, 1)
+        found = found * kept[:, None] + tl.dot(share.to(value.dtype), value, input_precision="ieee")
+        top = higher
+    return top, total, found
+
+
+@triton.jit(do_not_specialize=["layer", "parts"])
+def _attend(
+    qkv, table, pieces, keys, values, out, sums, layer, parts, scale,
+    HEADS: tl.constexpr, KV: tl.constexpr, DIM: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
+    TOKENS: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """What the queries of a token find: one program a token, head of keys, and part of what is read.
+
+    WHOLE: there is one part, and `out` [N, HEADS * DIM] takes it. Else `out` [N, HEADS, parts, DIM] takes the sum of
+    values of each part, in float32, and `sums` [N, HEADS, parts, 2] its best score and the sum of weights.
+    """
+    EACH: tl.constexpr = HEADS // KV
+    token, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    old = tl.load(table + token * 7 + 2)
+    tail, apart = tl.load(table + token * 7 + 3), tl.load(table + token * 7 + 4)
+    begin, end = tl.load(table + token * 7 + 5), tl.load(table + token * 7 + 6)
+    query, dim = tl.arange(0, GROUP), tl.arange(0, SIZE)
+    real = (query < EACH)[:, None] & (dim < DIM)[None, :]
+    number = head * EACH + query
+    q = tl.load(qkv + (token * (HEADS + 2 * KV) + number[:, None]) * DIM + dim[None, :], mask=real, other=0.0)
+    # A number, since the difference of two infinities is none.
+    top = tl.full((GROUP,), -1e30, tl.float32)
+    total = tl.zeros((GROUP,), tl.float32)
+    found = tl.zeros((GROUP, SIZE), tl.float32)
+    for piece in range(begin, end):
+        record = pieces + piece * 6
+        kv = tl.load(record).to(tl.pointer_type(keys.dtype.element_ty))
+        step = tl.multiple_of(tl.load(record + 4), 16)
+        kv += tl.multiple_of(layer * tl.load(record + 1) + head * tl.load(record + 3), 16)
+        kv = tl.multiple_of(kv, 16)
+        other = kv + tl.multiple_of(tl.load(record + 2), 16)
+        first = (part + piece) % parts
+        top, total, found = _read(
+            q, top, total, found, kv, other, step, tl.load(record + 5), first, parts, scale, DIM, SIZE, TOKENS
+        )
+    own = (tail + head * apart) * DIM
+    top, total, found = _read(
+        q, top, total, found, keys + own, values + own, DIM, old + 1, part, parts, scale, DIM, SIZE, TOKENS
+    )
+    if WHOLE:
+        found = found / tl.where(total > 0, total, 1.0)[:, None]
+        place = (token * HEADS + number[:, None]) * DIM + dim[None, :]
+        tl.store(out + place, found.to(out.dtype.element_ty), mask=real)
+    else:
+        place = (token * HEADS + number) * parts + part
+        tl.store(out + place[:, None] * DIM + dim[None, :], found, mask=real)
+        tl.store(sums + 2 * place, top, mask=query < EACH)
+        tl.store(sums + 2 * place + 1, total, mask=query < EACH)
+
+
+@triton.jit(do_not_specialize=["parts"])
+def _join(out, parted, sums, parts, DIM: tl.constexpr, SIZE: tl.constexpr, MOST: tl.constexpr):
+    """Join what the parts of a row have found; one program a token and head."""
+    row = tl.program_id(0).to(tl.int64)
+    part, dim = tl.arange(0, MOST), tl.arange(0, SIZE)
+    there = part < parts
+    top = tl.load(sums + 2 * (row * parts + part), mask=there, other=-1e30)
+    total = tl.load(sums + 2 * (row * parts + part) + 1, mask=there, other=0.0)
+    total = total * tl.exp(top - tl.max(top, 0))
+    share = tl.exp(top - tl.max(top, 0)) / tl.maximum(tl.sum(total, 0), 1e-30)
+    real = there[:, None] & (dim < DIM)[None, :]
+    found = tl.load(parted + (row * parts + part[:, None]) * DIM + dim[None, :], mask=real, other=0.0)
+    joined = tl.sum(found * share[:, None], 0)
+    tl.store(out + row * DIM + dim, joined.to(out.dtype.element_ty), mask=dim < DIM)
+
+
+@triton.jit
+def _gate(both, out, width, SIZE: tl.constexpr):
+    """Let out [N, width] = SiLU of the first half of `both` [N, 2 * width], times the second."""
+    token = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * SIZE + tl.arange(0, SIZE)
+    inside = at < width
+    gate = tl.load(both + token * 2 * width + at, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(both + token * 2 * width + width + at, mask=inside, other=0.0).to(tl.float32)
+    found = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + token * width + at, found.to(out.dtype.element_ty), mask=inside)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """heads: of the queries. kv: of the keys."""
+
+    heads: int
+    kv: int
+    dim: int
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.dim)
+
+
+def normalise(x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    """[N, width]: x + more, which x [N, width] becomes, by its root mean square and times weight [width]."""
+    out = torch.empty_like(x)
+    width = x.shape[1]
+    size = triton.next_power_of_2(width)
+    joined = x if more is None else more
+    _normalise[(len(x),)](x, joined, weight, out, width, eps, more is not None, size, num_warps=_warps(size))
+    return out
+
+
+def rotate(
+    qkv: Tensor, table: Tensor, turns: Tensor, norms: Tensor | None, keys: Tensor, values: Tensor, of: Heads, eps: float
+) -> None:  # fmt: skip
+    """Rotate the queries in qkv [N, (heads + 2 kv) * dim]; put keys and values into the tails of a layer [places, dim].
+
+    turns: [context, dim] cosine and sine of each pair. norms: [heads + kv, dim], where queries and keys are normed.
+    """
+    half = triton.next_power_of_2(of.dim // 2)
+    _rotate[(len(qkv), of.heads + 2 * of.kv)](
+        qkv, table, turns, qkv if norms is None else norms, keys, values, eps, of.heads, of.kv, of.dim, half,
+        norms is not None, num_warps=1,
+    )  # fmt: skip
+
+
+def attend(
+    qkv: Tensor, table: Tensor, pieces: Tensor, keys: Tensor, values: Tensor, layer: int, of: Heads, processors: int
+) -> Tensor:  # fmt: skip
+    """What each token's queries read in its pieces and its tail: [N, heads * dim]."""
+    n, size = len(qkv), triton.next_power_of_2(max(of.dim, 16))
+    group = max(16, triton.next_power_of_2(of.heads // of.kv))
+    parts = min(MOST, max(1, BUSY * processors // (n * of.kv)))
+    out = torch.empty(n, of.heads * of.dim, dtype=qkv.dtype, device=qkv.device)
+    wide: dict[str, Any] = {"dtype": torch.float32, "device": qkv.device}
+    parted = out if parts == 1 else torch.empty(n, of.heads, parts, of.dim, **wide)
+    sums = out if parts == 1 else torch.empty(n, of.heads, parts, 2, **wide)
+    _attend[(n, of.kv, parts)](
+        qkv, table, pieces, keys, values, parted, sums, layer, parts, of.scale, of.heads, of.kv, of.dim, size, group,
+        BLOCK, parts == 1, num_warps=4,
+    )  # fmt: skip
+    if parts > 1:
+        _join[(n * of.heads,)](out, parted, sums, parts, of.dim, size, MOST, num_warps=1)
+    return out
+
+
+def gate(both: Tensor) -> Tensor:
+    """[N, width]: SiLU of the first half of both [N, 2 * width], times the second."""
+    width = both.shape[1] // 2
+    out = torch.empty(len(both), width, dtype=both.dtype, device=both.device)
+    size = 1024
+    _gate[(len(both), triton.cdiv(width, size))](both, out, width, size, num_warps=4)
+    return out
+
+
+def _warps(size: int) -> int:
+    return max(1, min(8, size // 512))

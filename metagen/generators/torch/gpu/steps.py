@@ -1,0 +1,261 @@
+"""The blocks of a model as one CUDA graph for each number of tokens, filled up with tokens that are not there.
+
+Launching the operations of a step one by one takes a CPU longer than a small model takes a GPU. A graph launches them
+together; what it reads lies where it was when the graph was made, so whatever changes is copied there before.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from metagen.generators.compiled.build import setting
+from metagen.generators.torch import compiled
+from metagen.generators.torch.kv.store import Located
+from metagen.generators.torch.models.checkpoint import LlamaConfig
+from metagen.generators.torch.models.heads import Head, LanguageHead
+from metagen.generators.torch.models.language_model import Ints
+from metagen.generators.torch.models.layer import Layer
+from metagen.generators.torch.send import pinned, send
+from metagen.logs import logger
+
+Floats = NDArray[np.float64]
+_LOG = logger(__name__)
+#: Tokens of a step that is recorded, at most; prompts are read by kernels that are launched one by one.
+MOST = 512
+#: Bytes of keys and values that a layer may read for a batch of more tokens: each token reads for itself what torch's
+#: products read once for all tokens of a row. About half a millisecond, which launching these products takes.
+READ = 1 << 30
+#: Pieces that rows read before their tails, at most, until more are asked for.
+PIECES = 1024
+
+
+def sizes() -> list[int]:
+    """Numbers of tokens that graphs are made for: the gaps are at most an eighth, and at least 8."""
+    found, size = [1, 2, 4], 8
+    while size <= MOST:
+        found.append(size)
+        size += max(8, 1 << (size // 8).bit_length() - 1)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A step that was recorded. hidden: [tokens, width], normed, after it has run."""
+
+    graph: Any
+    hidden: Tensor
+
+
+class Steps:
+    """The blocks, the norm behind them and the head, for steps of few tokens; compiled in the background.
+
+    turns: [context, head_dim / 2] complex, the rotation of each position. tails: [layers, 2, places, head_dim].
+    rows: that decode at once. plain: run the kernels one by one, as no graph is recorded; for a CPU.
+    """
+
+    def __init__(
+        self,
+        config: LlamaConfig,
+        embedding: Tensor,
+        layers: Sequence[Layer],
+        norm: Tensor,
+        head: Head,
+        turns: Tensor,
+        tails: Tensor,
+        rows: int,
+        *,
+        plain: bool = False,
+    ) -> None:
+        self._config, self._plain = config, plain
+        self._embedding, self._layers, self._norm, self._head = embedding, layers, norm, head
+        self._turns = torch.view_as_real(turns).flatten(1).contiguous()
+        self._tails = [(layer[0], layer[1]) for layer in tails]
+        self._rows = min(rows, MOST)
+        self._sizes = sizes()
+        self._graphs: dict[tuple[int, bool], Graph] = {}
+        self._pool: Any = None
+        #: What rows read, as it was sent last, and from and to of each row in it.
+        self._sent: Tensor | None = None
+        self._first = self._last = np.zeros(0, np.int64)
+        self._reads: list[Any] = []
+        self._ready = False
+
+    def begin(self) -> None:
+        """Compile in a thread of its own; until then, and if it fails, no step fits."""
+        thread = threading.Thread(target=self._try_to_compile, name="steps on the GPU", daemon=True)
+        _compiling.append(thread)
+        thread.start()
+
+    def _try_to_compile(self) -> None:
+        try:
+            self.compile()
+        except Exception as error:  # noqa: BLE001 - Triton raises whatever its compiler does
+            reason = f"{type(error).__name__}: {error}"
+            _LOG.warning("steps on the GPU are not compiled", extra={"error": reason})
+
+    @torch.inference_mode()
+    def compile(self) -> None:
+        """Compile the kernels, by a step of a token that is not there."""
+        global _draws
+        from metagen.generators.torch.gpu import draw, kernels
+
+        c, device = self._config, self._embedding.device
+        self._kernels, self._of = kernels, kernels.Heads(c.heads, c.kv_heads, c.head_dim)
+        self._processors = (
+            torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 8
+        )
+        self._table = torch.zeros(MOST, kernels.COLUMNS, dtype=torch.int64, device=device)
+        self._table[:, 2] = -1
+        self._pieces = torch.zeros(PIECES, kernels.PIECE, dtype=torch.int64, device=device)
+        outputs, dtype = len(self._embedding), self._embedding.dtype
+        if self._head.outputs is not None:
+            outputs, dtype = self._head.outputs, torch.float32
+        self._numbers = torch.zeros(self._rows, outputs, dtype=dtype, device=device)
+        self._step(self._table[:1], True)
+        if not self._plain:
+            # What a row reads is cut into parts when few decode, and not when many do.
+            self._step(self._table, False)
+        draw.draw(self._numbers[:1].float(), np.array([0.5]), np.array([0.5]), 0.0, 1.0)
+        self._ready = _draws = True
+
+    def fit(self, held: Ints, counts: Ints | None) -> bool:
+        """Whether steps are compiled, and a batch is not better read by torch's products.
+
+        held: tokens that each row holds; counts: tokens that it takes (None: one each).
+        """
+        if not self._ready or counts is None or counts.sum() <= MOST:
+            return self._ready
+        c = self._config
+        read = int(((held + counts) * counts).sum()) * 2 * c.kv_heads * c.head_dim * self._embedding.itemsize
+        return read <= READ
+
+    def logits(self, tokens: Ints, at: Located) -> tuple[Tensor, Tensor]:
+        """Hidden states [n, width] until the next step, and what the head makes of them [n, outputs], in float32."""
+        n = len(tokens)
+        if n > self._rows:
+            hidden = self.hidden(tokens, at)
+            return hidden, self._head(hidden)
+        hidden = self._run(tokens, at, True)[:n]
+        return hidden, self._numbers[:n].to(torch.float32, copy=True)
+
+    def hidden(self, tokens: Ints, at: Located) -> Tensor:
+        """Hidden states [N, width], normed; until the next step."""
+        if len(tokens) <= MOST:
+            return self._run(tokens, at, False)[: len(tokens)]
+        return self._step(send(self._told(tokens, at, len(tokens)), self._table.device), False)
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def _run(self, tokens: Ints, at: Located, with_head: bool) -> Tensor:
+        size = next(size for size in self._sizes if size >= len(tokens))
+        if with_head:
+            size = min(size, self._rows)
+        table = self._table[:size]
+        table.copy_(pinned(self._told(tokens, at, size), table.device), non_blocking=True)
+        key = size, with_head
+        if (graph := self._graphs.get(key)) is not None:
+            graph.graph.replay()
+            return graph.hidden
+        hidden = self._step(table, with_head)
+        if not self._plain:
+            try:
+                self._graphs[key] = self._record(table, with_head)
+            except RuntimeError as error:
+                _LOG.warning("steps are not recorded on the GPU", extra={"tokens": size, "error": str(error)})
+                self._plain = True
+        return hidden
+
+    def _record(self, table: Tensor, with_head: bool) -> Graph:
+        """Of a step that has just run: what is compiled and chosen at first is there."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may run other engines.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            hidden = self._step(table, with_head)
+        self._pool = self._pool or graph.pool()
+        return Graph(graph, hidden)
+
+    def _told(self, tokens: Ints, at: Located, size: int) -> Ints:
+        """The table [size, COLUMNS] of a step (`kernels`); what rows read before their tails is sent."""
+        if at.pieces is not self._sent:
+            self._send_pieces(at)
+        table = at.table.numpy()
+        counts = table[:, 1]
+        row = np.repeat(np.arange(len(table)), counts)
+        offset = np.arange(len(row)) - np.repeat(table[:, 0], counts)
+        told = np.zeros((size, self._kernels.COLUMNS), np.int64)
+        told[len(row) :, 2] = -1
+        here = told[: len(row)]
+        here[:, 0] = tokens
+        here[:, 1:3] = table[row, 2:4] + offset[:, None]
+        here[:, 3:5] = table[row, 4:6]
+        here[:, 5], here[:, 6] = self._first[row], self._last[row]
+        return told
+
+    def _send_pieces(self, at: Located) -> None:
+        order, groups = at.order.numpy(), at.groups.numpy()
+        members = groups[:, 1] - groups[:, 0]
+        self._first, self._last = np.empty((2, len(order)), np.int64)
+        self._first[order] = np.repeat(groups[:, 2], members)
+        self._last[order] = np.repeat(groups[:, 3], members)
+        if len(at.pieces) > len(self._pieces):
+            # The graphs read where they were: others are made.
+            self._graphs.clear()
+            self._pieces = self._pieces.new_zeros(2 * len(at.pieces), self._kernels.PIECE)
+        if len(at.pieces):
+            sent = pinned(at.pieces.numpy(), self._pieces.device)
+            self._pieces[: len(sent)].copy_(sent, non_blocking=True)
+        self._sent, self._reads = at.pieces, at.segments
+
+    def _step(self, table: Tensor, with_head: bool) -> Tensor:
+        k, of, eps = self._kernels, self._of, self._config.eps
+        x = self._embedding[table[:, 0]]
+        more: Tensor | None = None
+        for i, (layer, (keys, values)) in enumerate(zip(self._layers, self._tails, strict=True)):
+            qkv = layer.qkv(k.normalise(x, more, layer.norm, eps))
+            k.rotate(qkv, table, self._turns, layer.qk_norm, keys, values, of, eps)
+            found = layer.out(k.attend(qkv, table, self._pieces, keys, values, i, of, self._processors))
+            more = layer.down(k.gate(layer.up(k.normalise(x, found, layer.mlp_norm, eps))))
+        hidden: Tensor = k.normalise(x, more, self._norm, eps)
+        if with_head:
+            head = self._head
+            found = head.map(hidden) if isinstance(head, LanguageHead) else head(hidden)
+            self._numbers[: len(table)].copy_(found)
+        return hidden
+
+
+#: Threads that compile, and whether draws are compiled.
+_compiling: list[threading.Thread] = []
+_draws = False
+
+
+def there(device: torch.device) -> bool:
+    """Whether kernels are compiled for a device: it is a GPU, Triton is installed, and METAGEN_COMPILED is not off."""
+    if device.type != "cuda" or torch.version.cuda is None or setting() == "off":
+        return False
+    return importlib.util.find_spec("triton") is not None
+
+
+def wait() -> None:
+    """Until nothing is being compiled."""
+    while _compiling:
+        _compiling.pop().join()
+
+
+def drawn_at_once(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: float) -> Floats | None:
+    """As `compiled.draw`, on a CPU or a GPU; None where what it needs is not compiled."""
+    if not _draws or logits.device.type == "cpu":
+        return compiled.draw(logits, u, temperatures, near, out)
+    if logits.dtype != torch.float32 or setting() == "off":
+        return None
+    from metagen.generators.torch.gpu.draw import draw
+
+    return draw(logits, u, temperatures, near, out)

@@ -1,0 +1,333 @@
+"""The kernels of a GPU, run by Triton's interpreter on a CPU: steps against torch's, and draws."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from packaging.version import Version
+
+from metagen.generators.compiled import build
+from metagen.generators.decoding.parameters import SamplingParams
+from metagen.generators.engine import GenerateRequest
+from metagen.generators.torch import TorchEngine, sampling
+from metagen.generators.torch.gpu import steps
+from metagen.generators.torch.models.llama import LlamaModel
+from metagen.generators.torch.parameters import RowParams
+from metagen.sequence import Prompt, Sequence
+from tests.generators.torch.conftest import make_model
+
+CPU = torch.device("cpu")
+try:
+    triton: str | None = version("triton")
+except PackageNotFoundError:
+    triton = None
+
+
+pytestmark = [
+    # In older ones the interpreter fails with numpy 2.4. Where torch has CUDA, it decides on Triton's version.
+    pytest.mark.skipif(triton is None or Version(triton) < Version("3.9"), reason=f"Triton is {triton}"),
+    pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def without_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(build.SETTING, "off")
+
+
+def ids(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def with_steps(patch: pytest.MonkeyPatch) -> list[steps.Steps]:
+    """Let models on the CPU run the kernels, one by one."""
+    made: list[steps.Steps] = []
+
+    def make(self: LlamaModel, batch: int) -> steps.Steps:
+        made.append(
+            steps.Steps(
+                self.config, self._embedding, self._layers, self._norm, self.head, self._turns, self._kv.tails,
+                batch, plain=True,
+            )
+        )  # fmt: skip
+        made[-1].compile()
+        return made[-1]
+
+    patch.setattr(LlamaModel, "_make_steps", make)
+    return made
+
+
+@torch.inference_mode()
+def logits(directory: Path, dtype: torch.dtype, kernels: bool) -> torch.Tensor:
+    """Of rows with and without a common prefix that take several tokens, and then one each; rows come, go and part."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = with_steps(patch) if kernels else []
+        model = LlamaModel(directory, dtype=dtype, device=CPU, batch=8, kv_bytes=1 << 28)
+        rng = np.random.default_rng(0)
+        model.open(ids(0), [])
+        for one in made:  # a long prompt is read by torch's products
+            one._ready = False
+        found = [model.extend(ids(0), rng.integers(5, 300, 150), ids(150), np.arange(150))]
+        for one in made:
+            one._ready = True
+        model.open(ids(1, 2), [model.save(0, 0, 140)])
+        model.open(ids(3), [model.save(0, 0, 30), model.save(0, 30, 50)])
+        found.append(model.extend(ids(1, 2, 3), rng.integers(5, 300, 9), ids(1, 6, 2), np.arange(9)))
+        found += [model.extend(np.arange(4), rng.integers(5, 300, 4)) for _ in range(3)]
+        model.keeps_hidden = True
+        model.fork(ids(1, 2), ids(4, 5))
+        found.append(model.extend(np.arange(6), rng.integers(5, 300, 6)))
+        assert model.hidden is not None
+        found.append(model.hidden @ torch.ones(model.hidden.shape[1], found[0].shape[1]))
+        model.close(ids(2))
+        model.move(ids(5), ids(2))
+        found.append(model.extend(np.arange(5), rng.integers(5, 300, 5)))
+        # A row alone, and two that take several tokens beside one that takes one; then torch's products again.
+        found.append(model.extend(ids(3), rng.integers(5, 300, 1)))
+        found.append(model.extend(ids(3, 0, 4), rng.integers(5, 300, 5), ids(2, 1, 2)))
+        for one in made:
+            one._ready = False
+        found += [model.extend(np.arange(5), rng.integers(5, 300, 5)) for _ in range(2)]
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("head_dim", [16, 64, 80])
+def test_steps_of_every_size_of_heads(tmp_path: Path, head_dim: int) -> None:
+    make_model(tmp_path, head_dim=head_dim)
+    by_torch, found = (logits(tmp_path, torch.float32, kernels) for kernels in (False, True))
+    torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("mistral", {"num_key_value_heads": 4}),
+        ("qwen2", {"num_key_value_heads": 1}),
+        ("qwen3", {}),
+    ],
+)
+def test_steps_of_every_architecture(model_dir: Any, kind: str, sizes: dict[str, int]) -> None:
+    directory = model_dir(kind, **sizes)
+    by_torch, found = (logits(directory, torch.float32, kernels) for kernels in (False, True))
+    torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
+
+
+def test_steps_in_half_precision(model_dir: Any) -> None:
+    """They round no more than torch does. (Triton's interpreter multiplies no matrices of bfloat16.)"""
+    exact = logits(model_dir("llama3"), torch.float32, False)
+    by_torch, found = (logits(model_dir("llama3"), torch.float16, kernels) for kernels in (False, True))
+    assert (found - exact).square().mean() < 1.5 * (by_torch - exact).square().mean()
+
+
+def test_a_row_may_be_read_in_parts(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = model_dir("llama3")
+    by_torch, compile_all = logits(directory, torch.float32, False), steps.Steps.compile
+
+    def compile_with_more(self: steps.Steps) -> None:
+        compile_all(self)
+        self._processors = 20
+
+    monkeypatch.setattr(steps.Steps, "compile", compile_with_more)
+    torch.testing.assert_close(logits(directory, torch.float32, True), by_torch, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+def test_more_tokens_than_a_step_that_is_recorded_has(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read by the kernels too, unless every token would read much."""
+    monkeypatch.setattr(steps, "MOST", 4)
+    by_torch, found = (logits(model_dir("llama3"), torch.float32, kernels) for kernels in (False, True))
+    torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
+    with_steps(monkeypatch)
+    model = LlamaModel(model_dir("llama3"), dtype=torch.float32, device=CPU, batch=8, kv_bytes=1 << 28)
+    assert model._steps is not None
+    assert model._steps.fit(ids(0), ids(4)) and model._steps.fit(ids(100), ids(5))
+    assert model._steps.fit(ids(10**9), None) and not model._steps.fit(ids(10**9), ids(5))
+
+
+def test_more_pieces_than_there_was_room_for(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = model_dir("llama3")
+    monkeypatch.setattr(steps, "PIECES", 1)
+    by_torch, found = (logits(directory, torch.float32, kernels) for kernels in (False, True))
+    torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
+
+
+class Played:
+    """A graph that is not there: it reads and writes where the step that was recorded did."""
+
+    def __init__(self, of: steps.Steps, table: torch.Tensor, with_head: bool, hidden: torch.Tensor) -> None:
+        self.of, self.args, self.hidden, self.pieces = of, (table, with_head), hidden, of._pieces
+        self.count = 0
+
+    def replay(self) -> None:
+        self.count += 1
+        pieces, self.of._pieces = self.of._pieces, self.pieces
+        self.hidden.copy_(self.of._step(*self.args))
+        self.of._pieces = pieces
+
+
+def test_graphs_read_what_changes_from_where_it_was(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[Played] = []
+
+    def record(self: steps.Steps, table: torch.Tensor, with_head: bool) -> steps.Graph:
+        hidden = self._step(table, with_head)
+        played.append(Played(self, table, with_head, hidden))
+        return steps.Graph(played[-1], hidden)
+
+    compile_all = steps.Steps.compile
+
+    def compile_as_on_a_gpu(self: steps.Steps) -> None:
+        compile_all(self)
+        self._plain = False
+
+    by_torch = logits(model_dir("llama3"), torch.float32, False)
+    monkeypatch.setattr(steps.Steps, "_record", record)
+    monkeypatch.setattr(steps.Steps, "compile", compile_as_on_a_gpu)
+    monkeypatch.setattr(steps, "PIECES", 1)
+    found = logits(model_dir("llama3"), torch.float32, True)
+    torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
+    assert sum(one.count for one in played) >= 3
+
+
+def test_steps_that_cannot_be_recorded_run_on(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    by_torch = logits(model_dir("llama3"), torch.float32, False)
+    monkeypatch.setattr(steps.Steps, "_record", fail)
+    torch.testing.assert_close(
+        logits(model_dir("llama3"), torch.float32, True), by_torch, atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("Failed to find C compiler")])
+def test_steps_are_compiled_in_the_background(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until they are, and where that fails, no step fits, and torch's products are used."""
+    begun = threading.Event()
+    compile_all = steps.Steps.compile
+
+    def compile_late(self: steps.Steps) -> None:
+        begun.wait(60)
+        if error is not None:
+            raise error
+        compile_all(self)
+
+    monkeypatch.setattr(steps.Steps, "compile", compile_late)
+    monkeypatch.setattr(steps, "_draws", False)
+    model = LlamaModel(model_dir("llama3"), dtype=torch.float32, device=CPU, batch=2, kv_bytes=1 << 26)
+    assert model._steps is None, "there is no GPU"
+    made = steps.Steps(
+        model.config, model._embedding, model._layers, model._norm, model.head, model._turns, model._kv.tails,
+        2, plain=True,
+    )  # fmt: skip
+    made.begin()
+    assert not made.fit(ids(0), None)
+    begun.set()
+    steps.wait()
+    assert made.fit(ids(0), None) == steps._draws == (error is None)
+    told = [one.error for one in caplog.records if "not compiled" in one.message]  # type: ignore[attr-defined]
+    assert told == ([] if error is None else [f"RuntimeError: {error}"])
+
+
+def test_sizes_of_graphs_leave_small_gaps() -> None:
+    sizes = steps.sizes()
+    assert sizes[0] == 1 and sizes[-1] == steps.MOST and len(sizes) < 40
+    assert all(b - a <= max(8, a / 8) for a, b in pairwise(sizes))
+
+
+# -- engines ---------------------------------------------------------------------------------------------------
+
+
+def samples(seeds: int = 3, **params: Any) -> list[Any]:
+    prompts = ("Q:12+7", "Q:a=12+7;b=a*3;b?\nS:\na=12+7=19\nb=19*3=")
+    chosen = SamplingParams(**{"max_tokens": 12} | params)
+    asked = [
+        GenerateRequest(Sequence(Prompt(str(i), text=text)), tuple(range(seeds)), chosen, 12)
+        for i, text in enumerate(prompts)
+    ]
+
+    async def together(engine: TorchEngine) -> list[Any]:
+        return list(await asyncio.gather(*map(engine.generate, asked)))
+
+    with TorchEngine("tiny-0.1m", threads=1, device="cpu", dtype="float32") as engine:
+        return [[(s.ids, s.finish) for s in answer.samples] for answer in asyncio.run(together(engine))]
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.0, "max_tokens": 12}])
+def test_an_engine_writes_the_same_texts(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    by_torch = samples(**params)
+    made = with_steps(monkeypatch)
+    assert samples(**params) == by_torch and made[0]._sent is not None
+
+
+# -- draws ---------------------------------------------------------------------------------------------------
+
+
+def rows(*temperatures: float) -> RowParams:
+    return RowParams.of([SamplingParams(temperature=t) for t in temperatures])
+
+
+def both(z: torch.Tensor, u: np.ndarray, params: RowParams) -> tuple[sampling.Draw, sampling.Draw]:
+    """What the kernels draw, and torch's operations."""
+    from metagen.generators.torch.gpu import draw
+
+    by_torch = sampling.draw(z, u, params)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "drawn_at_once", draw.draw)
+        return sampling.draw(z, u, params), by_torch
+
+
+@pytest.mark.parametrize("vocab", [1, 2, 255, 256, 257, 5000, 49_153])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 8.0])
+def test_draws_are_those_of_torch(vocab: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(vocab)
+    z = spread * torch.randn(32, vocab, generator=generator)
+    z[::3, ::2] = -torch.inf if vocab > 1 else z[::3, ::2]
+    u = np.random.default_rng(vocab).random(32)
+    found, by_torch = both(z, u, rows(*(t for t in (1.0, 0.0, 0.7, 2.5) for _ in range(8))))
+    sure = ~(found.near | by_torch.near)
+    assert sure.sum() > 20 or vocab < 3 or vocab > 4096
+    assert (found.tokens == by_torch.tokens)[sure].all()
+    same = found.tokens == by_torch.tokens
+    np.testing.assert_allclose(found.logprobs[same], by_torch.logprobs[same], atol=2e-5)
+    assert not found.bad.any() and not found.none.any()
+
+
+def test_draws_follow_the_probabilities() -> None:
+    """Numbers spread evenly over the unit interval fall on each token as often as it is probable."""
+    z = torch.tensor([[0.0, math.log(2), -torch.inf, math.log(5), 0.0]])
+    u = (np.arange(180) + 0.5) / 180
+    found, _ = both(z.expand(180, -1), u, rows(*[1.0] * 180))
+    assert np.bincount(found.tokens, minlength=5).tolist() == [20, 40, 0, 100, 20]
+    np.testing.assert_allclose(np.unique(found.logprobs), np.log([1 / 9, 2 / 9, 5 / 9]), atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_no_distribution_is_told(wrong: float, temperature: float) -> None:
+    z = torch.zeros(3, 5000)
+    z[1, 4999] = wrong
+    z[2] = -torch.inf
+    found, by_torch = both(z, np.array([0.1, 0.1, 0.1]), rows(*[temperature] * 3))
+    assert found.bad.tolist() == by_torch.bad.tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("u", [0.0, 1e-300, 1 - 1e-16, np.nextafter(1.0, 0.0)])
+def test_the_ends_of_the_unit_interval(u: float) -> None:
+    z = torch.full((1, 1000), -torch.inf)
+    z[0, 100], z[0, 900] = 0.0, 0.0
+    found, by_torch = both(z, np.array([u]), rows(1.0))
+    assert found.tokens.tolist() == by_torch.tokens.tolist() == [100 if u < 0.5 else 900]
+    assert not found.near.any()
