@@ -3,3 +3,4 @@
 from metagen.generators.ray.fleet import Policy as Policy
 from metagen.generators.ray.placement import Placement as Placement
 from metagen.generators.ray.pool import RayPool as RayPool
+from metagen.generators.ray.scaling import Scaling as Scaling

@@ -17,6 +17,7 @@ from metagen.generators.ray.link import Link, Lost, NotOpened, reason
 from metagen.generators.ray.messages import Answer, Facts, Fault, Request
 from metagen.generators.ray.placement import Placement
 from metagen.generators.ray.replica import Replica
+from metagen.generators.ray.scaling import Scaler, Scaling
 from metagen.generators.routing import Router
 from metagen.logs import logger
 
@@ -25,6 +26,8 @@ _LOG = logger(__name__)
 CLOSING = 10.0
 #: Seconds between two looks at whether a replica can open at all.
 LOOK = 2.0
+#: Seconds between two looks at whether there are enough replicas, and until another one is tried where one failed.
+PULSE, PAUSE = 1.0, 30.0
 #: Losses after which a request may be what kills: no two of these are at one replica.
 SUSPECT = 2
 #: What a request hears that a closing pool cuts off.
@@ -84,8 +87,13 @@ class Fleet:
         placement: Placement,
         policy: Policy,
         router: Router,
+        scaling: Scaling | None = None,
     ) -> None:
         self._ray, self._make, self._options = ray, make, options
+        self._scaling = scaling
+        self._scales: asyncio.Task[None] | None = None
+        #: Load of requests that wait for the first replica.
+        self._waiting = 0
         self._placement, self._policy, self._router = placement, policy, router
         self.facts: Facts | None = None
         self.waste = Waste()
@@ -114,7 +122,27 @@ class Fleet:
             raise self._refusal
         if not self.links or self.facts is None:
             raise self._nobody()
+        if self._scaling is not None:
+            self._scales = asyncio.create_task(self._scale(Scaler(self._scaling, replicas)))
         return self.facts
+
+    async def _scale(self, scaler: Scaler) -> None:
+        """Add replicas and let them go, by the load."""
+        clock, again = asyncio.get_running_loop().time, 0.0
+        while True:
+            await asyncio.sleep(PULSE)
+            there = tuple(self._router)
+            coming = sum(slot.link is None for slot in self._slots)
+            load = self._waiting + sum(map(self._router.load, there))
+            change = scaler.change(clock(), load, len(there), coming)
+            if change < 0 and len(there) > 1:
+                self.remove(min(there, key=self._router.load))
+            elif change > 0 and clock() >= again:
+                deaths = len(self.deaths)
+                slots = [self.add() for _ in range(change)]
+                await asyncio.wait({slot.settled for slot in slots})
+                # Where one could not open, the next would not either.
+                again = clock() + PAUSE if len(self.deaths) > deaths else 0.0
 
     def add(self) -> _Slot:
         """A place for one more replica, which joins when its engine is open."""
@@ -142,6 +170,7 @@ class Fleet:
         """Close all engines and end all replicas. Who waits for an answer gets an EngineError."""
         self._closed = True
         tasks = [slot.task for slot in self._slots if slot.task is not None]
+        tasks += [] if self._scales is None else [self._scales]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -293,7 +322,7 @@ class Fleet:
                 attempt = await request.attempt(range(len(request.seeds)))
             # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
             try:
-                link = await (self._apart() if suspect else self._choose(ids))
+                link = await (self._apart() if suspect else self._choose(ids, load))
             except BaseException:
                 attempt.free()
                 raise
@@ -322,10 +351,14 @@ class Fleet:
             "they cannot bear, such as its length"
         )
 
-    async def _choose(self, ids: tuple[int, ...] | None) -> Link:
+    async def _choose(self, ids: tuple[int, ...] | None, load: int) -> Link:
         """The replica for a request; waits while one is being opened."""
-        while not len(self._router):
-            await self._change()
+        self._waiting += load
+        try:
+            while not len(self._router):
+                await self._change()
+        finally:
+            self._waiting -= load
         return self.links[self._router.choose(ids)]
 
     async def _apart(self) -> Link:

@@ -29,6 +29,7 @@ from metagen.generators.ray.fleet import Fleet, Policy
 from metagen.generators.ray.link import GRACE
 from metagen.generators.ray.messages import Codec, Facts
 from metagen.generators.ray.placement import Placement
+from metagen.generators.ray.scaling import Scaling
 from metagen.generators.routing import Router
 from metagen.logs import logger
 from metagen.sequence import Sequence
@@ -46,7 +47,7 @@ class RayPool:
     address: of a cluster; by default RAY_ADDRESS, else one is started on this machine (see `connect`).
     codec: what renders prefixes and encodes texts in this process; by default the tokenizer of the engine's directory.
     placement: what a replica needs of the cluster. policy: when it is given up, and what follows.
-    router: by default Router().
+    router: by default Router(). scaling: how many replicas there may be, by the load; None: as many as at first.
 
     A request goes to the replica that holds its longest prefix, unless that one is overloaded. If the replica is lost,
     the request goes to another one with the same seeds: where the engine is exact, the result is the same. Opening
@@ -64,9 +65,13 @@ class RayPool:
         placement: Placement | None = None,
         policy: Policy | None = None,
         router: Router | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
         if replicas < 1:
             raise InputError(f"replicas={replicas!r}: expected an integer ≥ 1")
+        if scaling is not None and scaling.most < replicas:
+            raise InputError(f"most={scaling.most!r}: expected an integer ≥ replicas, which is {replicas}")
+        self._scaling = scaling
         self._make, self._options, self._replicas = make, dict(options or {}), replicas
         self._address, self._codec = address, codec
         self._placement, self._policy = placement or Placement(), policy or Policy()
@@ -250,7 +255,7 @@ class RayPool:
     async def _live(self) -> AsyncIterator[Facts]:
         """What lives in the pool's thread."""
         self._fleet = fleet = Fleet(
-            self._ray, self._make, self._options, self._placement, self._policy, self._router
+            self._ray, self._make, self._options, self._placement, self._policy, self._router, self._scaling
         )
         try:
             yield await fleet.open(self._replicas)

@@ -263,7 +263,7 @@ def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStac
     """The engines that are needed, opened. Those of this machine divide its cores among them."""
     executor = experiment.executor
     alone = [name for name in needed.engines if not isinstance(experiment.engines[name], AdapterSpec)]
-    count = sum(executor.pool(name).replicas for name in alone)
+    count = sum(executor.pool(name).most for name in alone)
     # On other machines an engine takes what it finds.
     parts = {} if executor.address else {"threads": max(1, cores // max(1, count))}
     engines: dict[str, Engine] = {}
@@ -282,7 +282,7 @@ def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStac
 
 def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str, Any]) -> Engine:
     """The engine as a pool of replicas."""
-    from metagen.generators.ray import Placement, Policy, RayPool
+    from metagen.generators.ray import Placement, Policy, RayPool, Scaling
 
     takes, pool = registry.parameters("engines", spec.kind), executor.pool(name)
     options = {part: value for part, value in parts.items() if part in takes} | spec.options()
@@ -293,6 +293,7 @@ def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str,
         address=executor.address,
         placement=Placement(**pool.needs),
         policy=Policy(deadline=executor.deadline, replacements=executor.replacements),
+        scaling=None if pool.scaling is None else Scaling(**pool.scaling.model_dump()),
     )
 
 

@@ -229,6 +229,7 @@ def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
             placement: Placement | None = None,
             policy: Any = None,
             router: Any = None,
+            scaling: Any = None,
             **options: Any,
         ) -> RayPool:
             return RayPool(
@@ -239,6 +240,7 @@ def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
                 placement=placement,
                 policy=policy,
                 router=router,
+                scaling=scaling,
             )
 
         return made

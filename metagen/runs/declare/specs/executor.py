@@ -15,14 +15,39 @@ from metagen.values import Amount, Count, Expects, Quantity
 Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
 
 
+class ScalingSpec(Spec):
+    """How many replicas there may be, by the load; see Scaling.
+
+    most: replicas at most. load: samples and texts under way that one replica is enough for. idle: seconds that fewer
+    replicas must have been enough, before one leaves.
+    """
+
+    most: Count
+    load: Count = 64
+    idle: Annotated[float, Field(ge=0), Expects("seconds ≥ 0")] = 60.0
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "integer", "minimum": 1}, handler.resolve_ref_schema(handler(schema))]}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        """`scaling: 8` is short for {most: 8}."""
+        return {"most": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 class PoolSpec(Spec):
     """Replicas of an engine on a cluster, and what each of them needs; see RayPool and Placement.
 
-    replicas: engines on the cluster. num_cpus, num_gpus, resources: what one replica needs. bundles: what it needs,
-    as parts that may lie on several machines.
+    replicas: engines on the cluster. scaling: how many there may be, by the load. num_cpus, num_gpus, resources: what
+    one replica needs. bundles: what it needs, as parts that may lie on several machines.
     """
 
     replicas: Count = 1
+    scaling: ScalingSpec | None = None
     num_cpus: Quantity | None = None
     num_gpus: Quantity | None = None
     resources: Resources = Field(default={})
@@ -32,7 +57,16 @@ class PoolSpec(Spec):
     def _once(self) -> Self:
         if self.bundles and (self.num_cpus or self.num_gpus or self.resources):
             raise ValueError("bundles say what a replica needs; leave num_cpus, num_gpus and resources out")
+        if self.scaling is not None and self.scaling.most < self.replicas:
+            raise ValueError(
+                f"scaling.most is {self.scaling.most}, and replicas, the fewest, {self.replicas}; expected no less"
+            )
         return self
+
+    @property
+    def most(self) -> int:
+        """Replicas at most."""
+        return self.replicas if self.scaling is None else self.scaling.most
 
     @property
     def needs(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from metagen.runs.declare.specs import Experiment, PoolSpec
 from metagen.tasks.base import Problem
@@ -38,10 +39,17 @@ class Part:
         mine = {
             "shards": None,
             "pools": {name: self._pool(pool) for name, pool in executor.pools.items()},
-            "replicas": self.share(executor.replicas),
             "concurrency": max(1, self.share(executor.concurrency)),
         }
+        mine |= self._replicas(executor)
         return experiment.model_copy(update={"executor": executor.model_copy(update=mine)})
 
     def _pool(self, pool: PoolSpec) -> PoolSpec:
-        return pool.model_copy(update={"replicas": self.share(pool.replicas)})
+        return pool.model_copy(update=self._replicas(pool))
+
+    def _replicas(self, pool: PoolSpec) -> dict[str, Any]:
+        """How many of a pool's replicas are this driver's, at first and at most."""
+        scaling = pool.scaling
+        if scaling is not None:
+            scaling = scaling.model_copy(update={"most": self.share(scaling.most)})
+        return {"replicas": self.share(pool.replicas), "scaling": scaling}

@@ -1,0 +1,126 @@
+"""How many replicas a pool has: by the load, and never at the cost of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from metagen.errors import InputError
+from metagen.generators.ray import RayPool, Scaling, fleet
+from metagen.generators.ray.scaling import Scaler
+from metagen.runs.declare.specs.executor import ExecutorSpec
+from metagen.runs.work.shards.part import Part
+from tests.generators.ray.test_pool import Make, Until, request, work
+
+
+@pytest.fixture(scope="module")
+def plain(alone: Any) -> Any:
+    """What the engine gives by itself."""
+    with alone() as engine:
+        return work(engine)
+
+
+def test_as_many_replicas_as_the_load_needs() -> None:
+    scaling = Scaling(most=5, load=10)
+    wanted = [scaling.wanted(load, least=2) for load in (0, 10, 20, 21, 30, 31, 50, 51, 10**6)]
+    assert wanted == [2, 2, 2, 3, 3, 4, 5, 5, 5]
+
+
+def test_more_start_at_once_and_one_at_a_time_leaves_later() -> None:
+    scaler = Scaler(Scaling(most=4, load=10, idle=5.0), least=1)
+    assert scaler.change(0.0, 35, there=1, coming=0) == 3
+    assert scaler.change(1.0, 35, there=1, coming=3) == 0, "they come"
+    assert scaler.change(2.0, 12, there=4, coming=0) == 0
+    assert scaler.change(6.9, 12, there=4, coming=0) == 0
+    assert scaler.change(7.0, 12, there=4, coming=0) == -1
+    assert scaler.change(8.0, 12, there=3, coming=0) == 0
+    assert scaler.change(9.0, 30, there=3, coming=0) == 0, "the load came back: the time begins anew"
+    assert scaler.change(12.0, 12, there=3, coming=0) == 0
+    assert scaler.change(17.0, 12, there=3, coming=0) == -1
+    assert scaler.change(30.0, 12, there=2, coming=0) == 0, "two are needed"
+    assert scaler.change(40.0, 0, there=1, coming=0) == 0, "one is the fewest"
+
+
+def test_none_leaves_while_one_comes() -> None:
+    scaler = Scaler(Scaling(most=4, load=10, idle=0.0), least=1)
+    assert scaler.change(0.0, 5, there=2, coming=1) == 0
+    assert scaler.change(1.0, 5, there=2, coming=0) == -1
+
+
+@pytest.mark.parametrize("wrong", [{"most": 0}, {"most": 2, "load": 0}, {"most": 2, "idle": -1}])
+def test_numbers_that_are_too_small(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="expected a number ≥"):
+        Scaling(**wrong)
+
+
+def test_no_fewer_than_it_opens_with() -> None:
+    with pytest.raises(InputError, match="most=1: expected an integer ≥ replicas, which is 2"):
+        RayPool(object, replicas=2, scaling=Scaling(most=1))  # type: ignore[arg-type]
+
+
+def test_a_file_says_it() -> None:
+    short = ExecutorSpec.model_validate({"kind": "ray", "scaling": 8})
+    long = ExecutorSpec.model_validate({"kind": "ray", "scaling": {"most": 8, "load": 64, "idle": 60}})
+    assert short == long and short.most == 8
+    with pytest.raises(ValueError, match=r"scaling\.most is 2, and replicas, the fewest, 4"):
+        ExecutorSpec.model_validate({"kind": "ray", "replicas": 4, "scaling": 2})
+    with pytest.raises(ValueError, match="scaling is for pools of engines"):
+        ExecutorSpec.model_validate({"kind": "local", "scaling": 2})
+
+
+def test_drivers_share_what_there_may_be() -> None:
+    pool = ExecutorSpec.model_validate({"kind": "ray", "replicas": 3, "scaling": 8})
+    shares = [Part(i, 3)._replicas(pool) for i in range(3)]
+    assert [share["replicas"] for share in shares] == [1, 1, 1]
+    assert [share["scaling"].most for share in shares] == [3, 3, 2]
+
+
+# -- on a cluster ----------------------------------------------------------------------------------------------
+
+
+def test_replicas_come_with_the_load_and_leave_after_it(
+    make: Make,
+    plain: Any,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fleet, "PULSE", 0.05)
+    most: list[int] = []
+    with make(1, scaling=Scaling(most=3, load=2, idle=0.5), delay=0.1) as pool:
+        assert len(pool.replicas) == 1
+
+        def watch() -> None:
+            until(lambda: len(pool.replicas) > 1)
+            most.append(len(pool.replicas))
+
+        assert work(pool, meanwhile=watch) == plain, "the same texts, and each call charged once"
+        assert 1 < most[0] <= 3
+        until(lambda: len(pool.replicas) == 1)
+        assert pool.stats.extra == {"failed_attempts": 0, "replaced": 0}
+        assert asyncio.run(pool.generate(request(1))).samples
+
+
+def test_a_full_cluster_is_asked_again_later_only(
+    make: Make,
+    plain: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    until: Until,
+) -> None:
+    """Where a replica cannot open, the others do all the work, and no further one is tried at once."""
+    monkeypatch.setattr(fleet, "PULSE", 0.05)
+    added: list[Callable[..., Any]] = []
+    with make(1, scaling=Scaling(most=3, load=2), delay=0.1) as pool:
+        fleet_of = pool._fleet
+        assert fleet_of is not None
+
+        async def refused(name: str, slot: Any) -> None:
+            added.append(slot)
+            raise fleet.NotOpened("cannot open: the cluster is full")
+
+        monkeypatch.setattr(fleet_of, "_life", refused)
+        assert work(pool) == plain
+        assert len(added) == 2, "both at once, and then a pause"
+        assert len(pool.replicas) == 1
