@@ -11,6 +11,7 @@ PROBLEMS=1000000 in the environment sets the problems of the largest cluster; th
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import random
 from array import array
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from benchmarks.rivals.serve_router import ServeRouter
 from benchmarks.row import Row, seconds
 from metagen.budget import Account, Amounts, Budget, Grant, Turn
 from metagen.generators.engine import GenerateRequest, SamplingParams
@@ -53,6 +55,9 @@ CACHE = 1 << 16
 DRIVER = 790e-6
 #: One request of so many is timed.
 TIMED = 16
+#: Replicas where metagen's router is beside that of Ray Serve, turns, and thresholds of its queues, of which the
+#: first is its default.
+RIVALS, TURNS, THRESHOLDS = 32, 3, (float("inf"), 64.0, 16.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,10 @@ class Replica:
 
 
 class Simulation:
-    """`problems` on `replicas`. affine: prefixes count. driver: its seconds for a request; 0 is without limits."""
+    """`problems` on `replicas`. affine: prefixes count. driver: its seconds for a request; 0 is without limits.
+
+    router: another one than metagen's.
+    """
 
     def __init__(
         self,
@@ -152,9 +160,10 @@ class Simulation:
         affine: bool = True,
         driver: float = 0.0,
         seed: int = 0,
+        router: Any = None,
     ) -> None:
         self.times, self.random, self.affine, self.driver = times, random.Random(seed), affine, driver
-        self.router = Router()
+        self.router = Router() if router is None else router
         self.account = Account(Budget(generated=1 << 60, calls=1 << 60), None, "run")
         self.replicas: dict[str, Replica] = {}
         self.stranded: list[Request] = []
@@ -345,6 +354,7 @@ def rows(largest: int = PROBLEMS) -> Iterator[Row]:
             one = simulated(times, replicas, many, affine=affine)
             yield from figures(one, replicas, affine, many, thread_time() - began)
             rate = len(one.latencies) / one.now / replicas if affine else rate
+    yield from beside_serve(times)
     yield Row(
         "replicas that one driver keeps busy", 1 / (DRIVER * rate), "replicas",
         f"a driver takes {DRIVER * 1e6:g} µs of its core for a request, and a replica of {SIZES[-1]} answered "
@@ -361,6 +371,35 @@ def rows(largest: int = PROBLEMS) -> Iterator[Row]:
             f"{DRIVER * 1e6:g} µs a request; {replicas} replicas and {problems:,} problems for each driver, one "
             "of them simulated",
         )
+
+
+def beside_serve(times: Times, replicas: int = RIVALS) -> Iterator[Row]:
+    """Metagen's router and that of Ray Serve, by turns over the same problems; its best threshold was swept for."""
+    if any(importlib.util.find_spec(name) is None for name in ("grpc", "grpc_reflection")):
+        print("Ray Serve's router is left out: pip install grpcio grpcio-reflection, which it imports")
+        return
+    problems = 4 * WINDOW * replicas
+
+    def rates(seed: int, router: Any = None) -> tuple[float, float, float]:
+        one = simulated(times, replicas, problems, seed=seed, router=router)
+        return len(one.latencies) / one.now, one.known / one.read, one.cost("router")
+
+    sweep = {threshold: rates(0, ServeRouter(threshold))[0] for threshold in THRESHOLDS}
+    best = max(sweep, key=sweep.__getitem__)
+    told = ", ".join(f"{threshold:g}: {rate:.1f}/s" for threshold, rate in sweep.items())
+    ours, theirs = zip(
+        *((rates(seed), rates(seed, ServeRouter(best))) for seed in range(1, 1 + TURNS)), strict=True
+    )
+    how = f"{replicas} replicas, {problems:,} problems, {TURNS} seeds; thresholds of its queues: {told}"
+    ratios = [a[0] / b[0] for a, b in zip(ours, theirs, strict=True)]
+    spread = f"{how}; {min(ratios):.2f} to {max(ratios):.2f}"
+    yield Row(
+        "requests a second, over Ray Serve's prefix router", float(np.median(ratios)), "×", spread, "≥ 1"
+    )
+    for who, side in (("metagen's router", ours), ("Ray Serve's prefix router", theirs)):
+        cached, cost = (float(np.median([one[i] for one in side])) for i in (1, 2))
+        yield Row(f"prefix tokens from a cache, {who}", 100 * cached, "%", how)
+        yield Row(f"{who}, a request", cost * 1e6, "µs", how)
 
 
 def figures(one: Simulation, replicas: int, affine: bool, problems: int, taken: float) -> Iterator[Row]:
