@@ -35,3 +35,17 @@ def test_pages_show_what_there_is_and_all_of_it() -> None:
 def test_pictures_are_small() -> None:
     sizes = {path.name: path.stat().st_size for path in (DOCS / "images").rglob("*.svg")}
     assert {name: size for name, size in sizes.items() if size > LARGEST} == {}
+
+
+def test_pictures_follow_the_dark() -> None:
+    """Each has dark colours of its own, or the site turns its lightness round, for which its ground must be white."""
+    rules = (DOCS / "assets" / "site.css").read_text("utf-8")
+    turned = re.search(r'slate"\] \.md-typeset img\[src\*="images/"\](\S*) \{\n  filter: invert\(1\)', rules)
+    assert turned is not None
+    left_out = set(re.findall(r'\[src\$="([^"]+)"\]', turned[1]))
+    for path in (DOCS / "images").rglob("*.svg"):
+        text = path.read_text("utf-8")
+        own = "prefers-color-scheme: dark" in text or "prefers-color-scheme:dark" in text
+        assert own == (path.name in left_out), path
+        ground = re.search(r'<g id="patch_1">\n<path [^>]*style="fill: (#\w+)"', text)
+        assert own or (ground is not None and ground[1] == "#ffffff"), path
