@@ -47,5 +47,5 @@ def test_pictures_follow_the_dark() -> None:
         text = path.read_text("utf-8")
         own = "prefers-color-scheme: dark" in text or "prefers-color-scheme:dark" in text
         assert own == (path.name in left_out), path
-        ground = re.search(r'<g id="patch_1">\n<path [^>]*style="fill: (#\w+)"', text)
+        ground = re.search(r'<g id="patch_1">\s*<path [^>]*style="fill: (#\w+)"', text)
         assert own or (ground is not None and ground[1] == "#ffffff"), path

@@ -266,9 +266,9 @@ FAULTS = [
     ("generated: 4000", "tokens: 4000", "20: budget.tokens = 4000: no such field; expected one of generated, "
      "prefilled, calls, flops, money, seconds"),
     ("flops: 1e12", "flops: .nan", "20: budget.flops = nan: expected a number ≥ 0"),
-    ("concurrency: 8", "concurency: 8", "21: executor.concurency = 8: no such field; expected one of replicas, scaling, "
-     "num_cpus, num_gpus, resources, bundles, kind, concurrency, address, pools, shards, deadline, replacements; "
-     "did you mean 'concurrency'?"),
+    ("concurrency: 8", "concurency: 8", "21: executor.concurency = 8: no such field; expected one of replicas, "
+     "scaling, num_cpus, num_gpus, resources, bundles, kind, concurrency, address, pools, shards, deadline, "
+     "replacements; did you mean 'concurrency'?"),
     ("concurrency: 8", "concurrency: 0", "21: executor.concurrency = 0: expected an integer ≥ 1"),
     ("seed: 7", "seed: 7\nseed: 8", "3: seed: given twice, first on line 2; remove one"),
 ]  # fmt: skip
