@@ -16,6 +16,7 @@ T = TypeVar("T")
 SILENCE = 600.0
 #: Looks at an engine within its limit.
 LOOKS = 4
+_COUNTERS = tuple(one.name for one in fields(EngineStats))
 
 
 async def watch_answer(engine: Engine, answer: Awaitable[T], told: Callable[[], object] = int) -> T:
@@ -64,10 +65,8 @@ async def watch_evaluation(engine: Engine, requests: list[EvaluateRequest]) -> l
 
 def _counters(engine: Engine, told: Callable[[], object]) -> tuple[Any, ...]:
     stats = engine.stats
-    return (
-        told(),
-        *(dict(v) if isinstance(v := getattr(stats, f.name), dict) else v for f in fields(EngineStats)),
-    )
+    values = (getattr(stats, name) for name in _COUNTERS)
+    return (told(), *(dict(value) if isinstance(value, dict) else value for value in values))
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
