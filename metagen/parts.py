@@ -19,7 +19,7 @@ from typing import Any, TypeVar, dataclass_transform
 from metagen.border import call, checked
 from metagen.errors import InputError, MetagenError
 from metagen.sequence import digest
-from metagen.values import fits, read, show, spell
+from metagen.values import annotations_of, fits, read, show, spell
 
 T = TypeVar("T")
 
@@ -189,6 +189,7 @@ def hints_of(cls: Any) -> Mapping[str, Any]:
 def _hints(cls: Any) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for one in dataclasses.fields(cls):
-        owner = next(base for base in cls.__mro__ if one.name in vars(base).get("__annotations__", {}))
-        found[one.name] = read(vars(owner)["__annotations__"][one.name], owner.__module__)
+        own = ((base, annotations_of(base)) for base in cls.__mro__ if base is not object)
+        owner, texts = next((base, texts) for base, texts in own if one.name in texts)
+        found[one.name] = read(texts[one.name], owner.__module__)
     return found

@@ -145,6 +145,27 @@ def read(text: object, module: str) -> Any:
         return Any
 
 
+def annotations_of(thing: Any) -> dict[str, Any]:
+    """The annotations of a function, or a class's own, as they are written: objects, or texts that are yet to be read.
+
+    Python 3.14 makes objects of them when they are asked for; what cannot be made one, stays a text.
+    """
+    if sys.version_info < (3, 14):
+        return inspect.get_annotations(thing)
+    from annotationlib import Format, ForwardRef, get_annotations  # type: ignore[import-not-found,unused-ignore]
+
+    found = get_annotations(thing, format=Format.FORWARDREF)
+    return {name: one.__forward_arg__ if isinstance(one, ForwardRef) else one for name, one in found.items()}
+
+
+def unaliased(hint: Any) -> Any:
+    """What an annotation stands for, where it is an alias by a `type` statement, as numpy's are."""
+    while hasattr(alias := get_origin(hint) or hint, "__value__") and hasattr(alias, "__type_params__"):
+        value, given = alias.__value__, get_args(hint)
+        hint = value[given] if given else value
+    return hint
+
+
 @cache
 def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     """The annotations of a function, by the names of its parameters.
@@ -152,7 +173,7 @@ def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     One by one: `typing.get_type_hints` gives up all where one cannot be read.
     """
     inner = inspect.unwrap(function)
-    return {name: read(text, inner.__module__) for name, text in inner.__annotations__.items()}
+    return {name: read(text, inner.__module__) for name, text in annotations_of(inner).items()}
 
 
 def members(hint: Any) -> tuple[Any, ...]:
@@ -167,6 +188,7 @@ def fits(value: object, hint: Any, *, strict: bool) -> bool:
     """
     if type(value) is hint and hint is not float:
         return True
+    hint = unaliased(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar | str):
         return True
@@ -216,6 +238,7 @@ def is_protocol(hint: Any) -> bool:
 
 def spell(hint: Any, value: object = None) -> str:
     """An annotation in words. value: what was given in its place."""
+    hint = unaliased(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if words := WORDS.get(origin or hint):
         return words

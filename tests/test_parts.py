@@ -10,15 +10,16 @@ from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 import metagen as mg
 from metagen.errors import MetagenError
 from metagen.parts import fingerprint, identity, name_of, part
-from metagen.values import Amount, Count, Filled, Positive, Share
+from metagen.values import Amount, Count, Filled, Positive, Share, annotations_of, fits, hints, spell
 
 ROOT = Path(__file__).parents[1]
 
@@ -208,3 +209,41 @@ def test_lambdas_are_told_apart_by_what_they_do_and_are_given() -> None:
     ]
     assert len({name_of(f) for f in several}) == len(several)
     assert name_of(adder(1)) == name_of(adder(1))
+
+
+# -- annotations ---------------------------------------------------------------------------------------------
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    """NDArray of numpy 2.5 is one, made by a `type` statement, which Python 3.11 does not have."""
+    item = TypeVar("item")
+    dtype = np.dtype[item]  # type: ignore[type-var]
+    array = TypeAliasType("array", np.ndarray[tuple[int, ...], dtype], type_params=(item,))
+    hint = array[np.bool_]
+    assert fits(np.zeros(2, np.bool_), hint, strict=False) and not fits(True, hint, strict=False)
+    assert spell(hint) == "an array"
+    name = TypeAliasType("name", str | None)
+    assert fits(None, name, strict=True) and not fits(3, name, strict=True)
+    assert spell(name) == "a text or None"
+
+
+#: Without `from __future__ import annotations`, which this file has.
+BARE = """
+class Quoted:
+    count: int
+    other: "Absent"
+
+def function(count: int, other: "Absent") -> float: ...
+"""
+
+
+def test_annotations_that_only_a_type_checker_can_read() -> None:
+    """They are anything, also where Python makes objects of annotations when it is asked for them."""
+    space: dict[str, Any] = {"__name__": __name__}
+    exec(compile(BARE, "bare", "exec", dont_inherit=True), space)
+    assert annotations_of(space["Quoted"]) == {"count": int, "other": "Absent"}
+    assert hints(space["function"]) == {"count": int, "other": Any, "return": float}
+    if sys.version_info >= (3, 14):
+        exec(compile(BARE.replace('"', ""), "bare", "exec", dont_inherit=True), space)
+        assert annotations_of(space["Quoted"]) == {"count": int, "other": "Absent"}
+        assert hints(space["function"]) == {"count": int, "other": Any, "return": float}

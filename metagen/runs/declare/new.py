@@ -231,7 +231,8 @@ def text(
         STRATEGIES, SCORED if judged else NO_SCORED, "$described",
         TAIL,
     ]  # fmt: skip
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", file.stem).lstrip("._+-") or "experiment"
+    stem = re.sub(r"\.[^.]*$", "", file.name)  # Path.stem of `....yaml` depends on Python's version
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", stem).lstrip("._+-") or "experiment"
     sections: tuple[registry.Section, ...] = get_args(registry.Section)
     kinds = {f"{section}_kinds": ", ".join(registry.kinds(section)) for section in sections}
     title = "How far do more samples carry this model, and which strategy uses them best?"

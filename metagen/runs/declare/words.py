@@ -19,7 +19,7 @@ from metagen.parts import hints_of
 from metagen.runs.declare import registry
 from metagen.runs.declare.registry import Section
 from metagen.runs.declare.specs.definition import Definition, model_of, parameters_of
-from metagen.values import describe, members, spell
+from metagen.values import annotations_of, describe, members, spell
 
 #: Where a sentence ends: not behind `et al.` and its like.
 _END: Final = re.compile(r"(?<!\bal)(?<!\beq)(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s|$)")
@@ -138,7 +138,7 @@ def _makers(section: Section, kind: str) -> list[Any]:
     target = maker(section, kind)
     found, about = [target, registry.declaration(section, kind)], vars(sys.modules[target.__module__])
     if not isinstance(target, type):
-        made = target.__annotations__.get("return")
+        made = annotations_of(target).get("return")
         found.append(about.get(made) if isinstance(made, str) else made)
     for one in tuple(found):
         found += (about.get(name) for name in re.findall(r"`([A-Z]\w+)`", inspect.getdoc(one) or ""))
