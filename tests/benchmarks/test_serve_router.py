@@ -52,7 +52,9 @@ def test_it_learns_where_a_prompt_went_also_while_queues_differ(router: ServeRou
     assert chosen != "a" and router.choose(tuple(range(20))) == chosen
 
 
-def test_queues_that_differ_by_more_than_the_threshold_count_for_more_than_prefixes(router: ServeRouter) -> None:
+def test_queues_that_differ_by_more_than_the_threshold_count_for_more_than_prefixes(
+    router: ServeRouter,
+) -> None:
     prompt = tuple(range(20))
     router.began("a", prompt, 2)
     assert router.choose(prompt) == "a"

@@ -50,6 +50,8 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def without_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(build.SETTING, "off")
+    # Whatever is compiled here, other tests find as they left it.
+    monkeypatch.setattr(steps, "_draws", False)
 
 
 def ids(*values: int) -> np.ndarray:
