@@ -137,7 +137,7 @@ def draw(
     sums = logits.new_empty(n, 2, blocks)
     found = torch.empty(n, 4, dtype=torch.float64, device=logits.device)
     wide, most = triton.next_power_of_2(parts), triton.next_power_of_2(blocks)
-    with torch.cuda.device_of(logits):
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
         _best[(n, parts)](logits, tops, places, vocab, parts, size)
         _weigh[(n, parts)](logits, tops, rules, sums, vocab, parts, blocks, out, wide, BLOCK, BLOCKS)
         _choose[(n,)](

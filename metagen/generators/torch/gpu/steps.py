@@ -110,7 +110,7 @@ class Steps:
         global _draws
         from metagen.generators.torch.gpu import draw, kernels
 
-        with torch.cuda.device_of(self._embedding):
+        with torch.cuda.device_of(self._embedding):  # type: ignore[no-untyped-call]
             self._compile(draw, kernels)
         self._ready = _draws = True
 
@@ -157,7 +157,7 @@ class Steps:
         """Hidden states [N, width], normed; until the next step."""
         if len(tokens) <= MOST:
             return self._run(tokens, at, False)[: len(tokens)]
-        with torch.cuda.device_of(self._table):
+        with torch.cuda.device_of(self._table):  # type: ignore[no-untyped-call]
             return self._step(send(self._told(tokens, at, len(tokens)), self._table.device), False)
 
     # -- a step ----------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Steps:
         table.copy_(pinned(self._told(tokens, at, size), table.device), non_blocking=True)
         key = size, with_head
         # Triton and graphs run on the thread's device, whatever they are given.
-        with torch.cuda.device_of(table):
+        with torch.cuda.device_of(table):  # type: ignore[no-untyped-call]
             return self._run_at(table, key)
 
     def _run_at(self, table: Tensor, key: tuple[int, bool]) -> Tensor:
@@ -196,7 +196,7 @@ class Steps:
         graph = torch.cuda.CUDAGraph()
         with _recording:
             if (stream := _streams.get(table.device)) is None:
-                stream = _streams[table.device] = torch.cuda.Stream(table.device)
+                stream = _streams[table.device] = torch.cuda.Stream(table.device)  # type: ignore[no-untyped-call]
             with (
                 torch.cuda.stream(stream),
                 torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"),

@@ -316,7 +316,7 @@ def test_one_of_several_engines_records_at_a_time() -> None:
         return table
 
     def record() -> steps.Graph:
-        with torch.cuda.device_of(torch.zeros(1)):
+        with torch.cuda.device_of(torch.zeros(1)):  # type: ignore[no-untyped-call]
             return steps.Steps._record(SimpleNamespace(_step=step, _pool=None), torch.zeros(1), True)  # type: ignore[arg-type]
 
     with ThreadPoolExecutor(3) as threads:
