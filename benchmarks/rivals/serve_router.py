@@ -27,7 +27,7 @@ class ServeRouter:
 
         self.threshold, self._random, self._clock = threshold, random.Random(seed), count(1)
         self._tree, self._loads = PrefixTree(), Counter[str]()
-        #: The texts of ids that were looked up last, which are inserted next.
+        #: The text of the ids that were looked up last, which are inserted next.
         self._text: tuple[tuple[int, ...] | None, str] = None, ""
 
     def __len__(self) -> int:
@@ -48,8 +48,7 @@ class ServeRouter:
         names = list(self._loads)
         chosen: Sequence[str] = ()
         if ids is not None and max(self._loads.values()) - min(self._loads.values()) <= self.threshold:
-            self._text = ids, "".join(chr(FIRST + one % CODES) for one in ids)
-            matched, holders = self._tree.prefix_match(self._text[1], names)
+            matched, holders = self._tree.prefix_match(self._told(ids), names)
             enough = len(matched) >= MATCH * len(ids)
             chosen = (holders if enough else self._tree.get_smallest_tenants()) or ()
         if not chosen:
@@ -57,9 +56,15 @@ class ServeRouter:
         return min(chosen, key=self._loads.__getitem__)
 
     def began(self, replica: str, ids: tuple[int, ...] | None, load: int = 1) -> None:
+        """However it was chosen, Ray Serve learns where a prompt went."""
         self._loads[replica] += load
-        if ids is not None and self._text[0] is ids:
-            self._tree.insert(self._text[1], replica, next(self._clock))
+        if ids is not None:
+            self._tree.insert(self._told(ids), replica, next(self._clock))
+
+    def _told(self, ids: tuple[int, ...]) -> str:
+        if self._text[0] is not ids:
+            self._text = ids, "".join(chr(FIRST + one % CODES) for one in ids)
+        return self._text[1]
 
     def release(self, replica: str, load: int = 1) -> None:
         if replica in self._loads:

@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import tomllib
@@ -332,13 +333,16 @@ def _machine() -> Iterator[Check]:
 
 
 def _gpu_steps() -> Check:
-    """What the torch engine's kernels for a GPU are compiled with: Triton, and a C compiler that Triton calls."""
+    """What the torch engine's kernels for a GPU are compiled with: Triton, and a C compiler with Python's headers."""
     slow = "steps on the GPU run operation by operation, several times slower"
     if (triton := _version("triton")) is None:
         return Check("Machine", "GPU steps", "note", f"Triton is missing; {slow}", _pip("triton"))
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         remedy = "install gcc (Debian: apt-get install gcc)"
         return Check("Machine", "GPU steps", "note", f"Triton {triton} finds no C compiler; {slow}", remedy)
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
+        remedy = "install Python's headers (Debian: apt-get install python3-dev)"
+        return Check("Machine", "GPU steps", "note", f"Triton {triton} finds no Python.h; {slow}", remedy)
     return Check("Machine", "GPU steps", "ok", f"compiled by Triton {triton} when a model is first opened")
 
 

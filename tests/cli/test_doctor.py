@@ -87,21 +87,30 @@ def test_a_torch_without_the_gpu_is_to_be_replaced(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("version", "compiler", "found", "remedy"),
+    ("version", "compiler", "header", "found", "remedy"),
     [
-        ("3.6.0", "/usr/bin/cc", "compiled by Triton 3.6.0", ""),
-        (None, "/usr/bin/cc", "Triton is missing", "pip install triton"),
-        ("3.6.0", None, "Triton 3.6.0 finds no C compiler", "install gcc"),
+        ("3.6.0", "/usr/bin/cc", "Python.h", "compiled by Triton 3.6.0", ""),
+        (None, "/usr/bin/cc", "Python.h", "Triton is missing", "pip install triton"),
+        ("3.6.0", None, "Python.h", "Triton 3.6.0 finds no C compiler", "install gcc"),
+        ("3.6.0", "/usr/bin/cc", "other.h", "Triton 3.6.0 finds no Python.h", "python3-dev"),
     ],
 )
 def test_what_compiles_steps_on_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, version: str | None, compiler: str | None, found: str, remedy: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: str | None,
+    compiler: str | None,
+    header: str,
+    found: str,
+    remedy: str,
 ) -> None:
     assert "GPU steps" not in {check.name for check in doctor._machine()}, "there is no GPU"
     real = doctor._version
     monkeypatch.setattr(doctor, "_gpus", lambda: ["NVIDIA H200, 141 GB"])
     monkeypatch.setattr(doctor, "_version", lambda name: version if name == "triton" else real(name))
     monkeypatch.setattr(doctor.shutil, "which", lambda _: compiler)
+    (tmp_path / header).touch()
+    monkeypatch.setattr(doctor.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     check = {check.name: check for check in doctor._machine()}["GPU steps"]
     assert check.found.startswith(found) and remedy in check.remedy
     assert (check.status == "ok") == (remedy == "")

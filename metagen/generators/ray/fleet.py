@@ -65,9 +65,13 @@ class Waste:
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """A place for one replica after another. settled: there is one, or there will be none."""
+    """A place for one replica after another. settled: there is one, or there will be none.
+
+    extra: the load asked for it; if its first replica is lost before it has opened, no other one follows.
+    """
 
     settled: asyncio.Future[None]
+    extra: bool = False
     link: Link | None = None
     task: asyncio.Task[None] | None = None
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,6 +98,8 @@ class Fleet:
         self._scales: asyncio.Task[None] | None = None
         #: Load of requests that wait for the first replica.
         self._waiting = 0
+        #: Replicas that were lost, and that no other one may replace.
+        self._given_up = 0
         self._placement, self._policy, self._router = placement, policy, router
         self.facts: Facts | None = None
         self.waste = Waste()
@@ -129,24 +135,35 @@ class Fleet:
     async def _scale(self, scaler: Scaler) -> None:
         """Add replicas and let them go, by the load."""
         clock, again = asyncio.get_running_loop().time, 0.0
+        added: list[_Slot] = []
         while True:
             await asyncio.sleep(PULSE)
+            # Where one could not open, the next would not either.
+            if any(slot.settled.done() and slot.link is None for slot in added):
+                again = clock() + PAUSE
+            added = [slot for slot in added if not slot.settled.done()]
             there = tuple(self._router)
-            coming = sum(slot.link is None for slot in self._slots)
+            staying = sum(not slot.leaving.is_set() for slot in self._slots)
             load = self._waiting + sum(map(self._router.load, there))
-            change = scaler.change(clock(), load, len(there), coming)
-            if change < 0 and len(there) > 1:
+            change = scaler.change(clock(), load, len(there), staying - len(there))
+            if change < 0 and added:
+                self._take_back(added.pop())
+            elif change < 0 and len(there) > 1:
                 self.remove(min(there, key=self._router.load))
             elif change > 0 and clock() >= again:
-                deaths = len(self.deaths)
-                slots = [self.add() for _ in range(change)]
-                await asyncio.wait({slot.settled for slot in slots})
-                # Where one could not open, the next would not either.
-                again = clock() + PAUSE if len(self.deaths) > deaths else 0.0
+                # Replicas that leave are there until they have finished; none takes the place of one given up.
+                room = min(change, scaler.most - len(self._slots)) - self._given_up
+                added += [self.add(extra=True) for _ in range(room)]
 
-    def add(self) -> _Slot:
+    def _take_back(self, slot: _Slot) -> None:
+        """Let a replica go that has not opened yet."""
+        slot.leaving.set()
+        assert slot.task is not None
+        slot.task.cancel()
+
+    def add(self, *, extra: bool = False) -> _Slot:
         """A place for one more replica, which joins when its engine is open."""
-        slot = _Slot(asyncio.get_running_loop().create_future())
+        slot = _Slot(asyncio.get_running_loop().create_future(), extra)
         self._slots.add(slot)
         slot.task = asyncio.create_task(self._fill(slot))
         return slot
@@ -192,8 +209,11 @@ class Fleet:
                 except Exception as error:  # noqa: BLE001 - told to who asks, and another replica may do better
                     self.deaths.append(f"{name} {reason(error)}")
                     _LOG.warning("replica lost", extra={"replica": name, "reason": reason(error)})
-                    last = isinstance(error, NotOpened) or slot.leaving.is_set() or self._closed
-                    if last or self.waste.replaced >= self._policy.replacements:
+                    never = slot.extra and not slot.settled.done()
+                    if never or isinstance(error, NotOpened) or slot.leaving.is_set() or self._closed:
+                        return None
+                    if self.waste.replaced >= self._policy.replacements:
+                        self._given_up += 1
                         return None
                 self.waste.replaced += 1
         finally:

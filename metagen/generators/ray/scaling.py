@@ -40,14 +40,17 @@ class Scaler:
         self._scaling, self._least = scaling, least
         self._enough_since: float | None = None
 
+    @property
+    def most(self) -> int:
+        """Replicas at most."""
+        return self._scaling.most
+
     def change(self, now: float, load: int, there: int, coming: int) -> int:
         """Replicas to add, or −1: let one go. load: under way; there, coming: replicas that answer, and that open."""
         wanted = self._scaling.wanted(load, self._least)
-        if wanted >= there:
+        if wanted >= there + coming:
             self._enough_since = None
-            return max(0, wanted - there - coming)
-        if coming:
-            return 0
+            return wanted - there - coming
         if self._enough_since is None:
             self._enough_since = now
         if now - self._enough_since < self._scaling.idle:

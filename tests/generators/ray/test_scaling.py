@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from metagen.errors import InputError
-from metagen.generators.ray import RayPool, Scaling, fleet
+from metagen.generators.engine import EngineStats
+from metagen.generators.ray import Placement, Policy, RayPool, Scaling, fleet
+from metagen.generators.ray.fleet import Fleet
+from metagen.generators.ray.link import Lost
 from metagen.generators.ray.scaling import Scaler
+from metagen.generators.routing import Router
 from metagen.runs.declare.specs.executor import ExecutorSpec
 from metagen.runs.work.shards.part import Part
 from tests.generators.ray.test_pool import Make, Until, request, work
@@ -44,10 +50,12 @@ def test_more_start_at_once_and_one_at_a_time_leaves_later() -> None:
     assert scaler.change(40.0, 0, there=1, coming=0) == 0, "one is the fewest"
 
 
-def test_none_leaves_while_one_comes() -> None:
-    scaler = Scaler(Scaling(most=4, load=10, idle=0.0), least=1)
-    assert scaler.change(0.0, 5, there=2, coming=1) == 0
-    assert scaler.change(1.0, 5, there=2, coming=0) == -1
+def test_those_that_come_count_among_those_that_may_leave() -> None:
+    scaler = Scaler(Scaling(most=4, load=10, idle=1.0), least=1)
+    assert scaler.change(0.0, 15, there=1, coming=1) == 0
+    assert scaler.change(1.0, 5, there=1, coming=1) == 0
+    assert scaler.change(2.0, 5, there=1, coming=1) == -1
+    assert scaler.change(9.0, 5, there=1, coming=0) == 0
 
 
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"most": 2, "load": 0}, {"most": 2, "idle": -1}])
@@ -76,6 +84,145 @@ def test_drivers_share_what_there_may_be() -> None:
     shares = [Part(i, 3)._replicas(pool) for i in range(3)]
     assert [share["replicas"] for share in shares] == [1, 1, 1]
     assert [share["scaling"].most for share in shares] == [3, 3, 2]
+
+
+# -- a fleet without a cluster ---------------------------------------------------------------------------------
+
+
+class Paper(Fleet):
+    """Replicas that are names. opens: until it is set, none opens. dies: whether one that opens dies instead."""
+
+    def __init__(self, scaling: Scaling, replacements: int = 8) -> None:
+        policy = Policy(replacements=replacements)
+        super().__init__(None, object, {}, Placement(), policy, Router(), scaling)  # type: ignore[arg-type]
+        self.opens, self.dies = asyncio.Event(), False
+        self.opens.set()
+        self.lost: dict[str, asyncio.Event] = {}
+        self.busy = asyncio.Event()
+        self.facts = object()  # type: ignore[assignment]
+
+    async def _life(self, name: str, slot: Any) -> None:
+        await self.opens.wait()
+        if self.dies:
+            raise Lost("was killed while it opened")
+        slot.link = self.links[name] = SimpleNamespace(name=name, stats=EngineStats())  # type: ignore[assignment]
+        self._router.join(name)
+        if not slot.settled.done():
+            slot.settled.set_result(None)
+        self.lost[name] = asyncio.Event()
+        ends = [asyncio.create_task(event.wait()) for event in (self.lost[name], slot.leaving)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self._router.leave(name)
+        if self.lost[name].is_set():
+            self._forget(slot.link)
+            raise Lost("was killed")
+        await self.busy.wait()
+        self._forget(slot.link)
+
+    def ask_much(self, load: int) -> None:
+        first = next(iter(self._router))
+        self._router.began(first, None, load - self._router.load(first))
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if true():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{len(self._slots)} slots, {len(self._router)} replicas, {self.deaths}")
+
+
+@contextmanager
+def fleet_of(replicas: int, scaling: Scaling, replacements: int = 8) -> Iterator[Any]:
+    """Runs a coroutine function of an open fleet, and closes that."""
+
+    def run(do: Callable[[Paper], Awaitable[None]]) -> None:
+        async def live() -> None:
+            paper = Paper(scaling, replacements)
+            await paper.open(replicas)
+            try:
+                await do(paper)
+            finally:
+                await paper.close()
+
+        asyncio.run(live())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "PULSE", 0.01)
+        yield run
+
+
+def test_a_replica_that_opens_for_long_stops_nothing() -> None:
+    """More are added meanwhile; and when the load has gone, nobody waits for those that have not opened."""
+
+    async def do(paper: Paper) -> None:
+        paper.opens.clear()
+        paper.ask_much(15)
+        await paper.until(lambda: len(paper._slots) == 2)
+        paper.ask_much(35)
+        await paper.until(lambda: len(paper._slots) == 4)
+        paper.ask_much(0)
+        await paper.until(lambda: len(paper._slots) == 1)
+        assert not paper.deaths and len(paper._router) == 1
+
+    with fleet_of(1, Scaling(most=4, load=10, idle=0.05)) as run:
+        run(do)
+
+
+def test_a_replacement_is_on_its_way_and_not_missing() -> None:
+    async def do(paper: Paper) -> None:
+        paper.opens.clear()
+        paper.lost["replica-0"].set()
+        await paper.until(lambda: paper.waste.replaced == 1)
+        await asyncio.sleep(0.1)
+        assert len(paper._slots) == 2
+        paper.opens.set()
+        await paper.until(lambda: len(paper._router) == 2)
+
+    with fleet_of(2, Scaling(most=4, load=10)) as run:
+        run(do)
+
+
+def test_no_more_are_replaced_than_may_be() -> None:
+    async def do(paper: Paper) -> None:
+        paper.lost["replica-0"].set()
+        await paper.until(lambda: bool(paper.deaths))
+        await asyncio.sleep(0.1)
+        assert len(paper._slots) == len(paper._router) == 1
+        paper.ask_much(10**6)
+        await paper.until(lambda: len(paper._router) == 3)
+        await asyncio.sleep(0.1)
+        assert len(paper._slots) == 3, "one of the four was given up"
+
+    with fleet_of(2, Scaling(most=4, load=10), replacements=0) as run:
+        run(do)
+
+
+def test_one_that_dies_while_it_opens_takes_no_replacement() -> None:
+    async def do(paper: Paper) -> None:
+        paper.dies = True
+        paper.ask_much(20)
+        await paper.until(lambda: bool(paper.deaths))
+        await asyncio.sleep(0.1)
+        assert len(paper.deaths) == 1 and paper.waste.replaced == 0, "and it is tried again later"
+
+    with fleet_of(1, Scaling(most=4, load=10)) as run:
+        run(do)
+
+
+def test_those_that_leave_count_until_they_have_left() -> None:
+    async def do(paper: Paper) -> None:
+        paper.ask_much(20)
+        await paper.until(lambda: len(paper._router) == 2)
+        paper.ask_much(0)
+        await paper.until(lambda: len(paper._router) == 1)
+        paper.ask_much(20)
+        await asyncio.sleep(0.1)
+        assert len(paper._slots) == 2
+        paper.busy.set()
+        await paper.until(lambda: len(paper._router) == 2)
+
+    with fleet_of(1, Scaling(most=2, load=10, idle=0.02)) as run:
+        run(do)
 
 
 # -- on a cluster ----------------------------------------------------------------------------------------------

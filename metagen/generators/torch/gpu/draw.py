@@ -93,7 +93,8 @@ def _choose(
         total = tl.sum(weights, 0)
         goal = tl.minimum(u * total, _below(total))
         which = tl.sum((tl.cumsum(weights, 0) <= goal).to(tl.int32), 0)
-        which = tl.minimum(which, blocks - 1)
+        # Rounding may lead beyond the last that has any weight, here and below.
+        which = tl.minimum(which, tl.max(tl.where(weights > 0, block, 0), 0))
         before = tl.sum(tl.where(block < which, weights, 0.0), 0)
         lane = tl.arange(0, BLOCK)
         at = which * BLOCK + lane
@@ -104,7 +105,6 @@ def _choose(
         own = own.to(tl.float64)
         inside = tl.minimum(goal - before, _below(tl.sum(own, 0)))
         chosen = tl.sum((tl.cumsum(own, 0) <= inside).to(tl.int32), 0)
-        # Rounding may lead beyond the last that has any weight.
         chosen = tl.minimum(chosen, tl.max(tl.where(own > 0, lane, 0), 0))
         lower = before + tl.sum(tl.where(lane < chosen, own, 0.0), 0)
         upper = lower + tl.sum(tl.where(lane == chosen, own, 0.0), 0)
@@ -137,9 +137,10 @@ def draw(
     sums = logits.new_empty(n, 2, blocks)
     found = torch.empty(n, 4, dtype=torch.float64, device=logits.device)
     wide, most = triton.next_power_of_2(parts), triton.next_power_of_2(blocks)
-    _best[(n, parts)](logits, tops, places, vocab, parts, size)
-    _weigh[(n, parts)](logits, tops, rules, sums, vocab, parts, blocks, out, wide, BLOCK, BLOCKS)
-    _choose[(n,)](
-        logits, tops, places, rules, sums, found, vocab, parts, blocks, near, out, ROUNDING, wide, BLOCK, most
-    )  # fmt: skip
+    with torch.cuda.device_of(logits):  # type: ignore[no-untyped-call]
+        _best[(n, parts)](logits, tops, places, vocab, parts, size)
+        _weigh[(n, parts)](logits, tops, rules, sums, vocab, parts, blocks, out, wide, BLOCK, BLOCKS)
+        _choose[(n,)](
+            logits, tops, places, rules, sums, found, vocab, parts, blocks, near, out, ROUNDING, wide, BLOCK, most
+        )  # fmt: skip
     return found.cpu().numpy().T

@@ -112,12 +112,13 @@ def _read(
 def _attend(
     qkv, table, pieces, keys, values, out, sums, layer, parts, scale,
     HEADS: tl.constexpr, KV: tl.constexpr, DIM: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
-    TOKENS: tl.constexpr, WHOLE: tl.constexpr,
+    TOKENS: tl.constexpr, EVEN: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """What the queries of a token find: one program a token, head of keys, and part of what is read.
 
-    WHOLE: there is one part, and `out` [N, HEADS * DIM] takes it. Else `out` [N, HEADS, parts, DIM] takes the sum of
-    values of each part, in float32, and `sums` [N, HEADS, parts, 2] its best score and the sum of weights.
+    EVEN: a number that divides all distances in the pieces, and the addresses. WHOLE: there is one part, and `out`
+    [N, HEADS * DIM] takes it. Else `out` [N, HEADS, parts, DIM] takes the sum of values of each part, in float32, and
+    `sums` [N, HEADS, parts, 2] its best score and the sum of weights.
     """
     EACH: tl.constexpr = HEADS // KV
     token, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
@@ -135,10 +136,10 @@ def _attend(
     for piece in range(begin, end):
         record = pieces + piece * 6
         kv = tl.load(record).to(tl.pointer_type(keys.dtype.element_ty))
-        step = tl.multiple_of(tl.load(record + 4), 16)
-        kv += tl.multiple_of(layer * tl.load(record + 1) + head * tl.load(record + 3), 16)
-        kv = tl.multiple_of(kv, 16)
-        other = kv + tl.multiple_of(tl.load(record + 2), 16)
+        step = tl.multiple_of(tl.load(record + 4), EVEN)
+        kv += tl.multiple_of(layer * tl.load(record + 1) + head * tl.load(record + 3), EVEN)
+        kv = tl.multiple_of(kv, EVEN)
+        other = kv + tl.multiple_of(tl.load(record + 2), EVEN)
         first = (part + piece) % parts
         top, total, found = _read(
             q, top, total, found, kv, other, step, tl.load(record + 5), first, parts, scale, DIM, SIZE, TOKENS
@@ -236,7 +237,7 @@ def attend(
     sums = out if parts == 1 else torch.empty(n, of.heads, parts, 2, **wide)
     _attend[(n, of.kv, parts)](
         qkv, table, pieces, keys, values, parted, sums, layer, parts, of.scale, of.heads, of.kv, of.dim, size, group,
-        BLOCK, parts == 1, num_warps=4,
+        BLOCK, math.gcd(of.dim, 16), parts == 1, num_warps=4,
     )  # fmt: skip
     if parts > 1:
         _join[(n * of.heads,)](out, parted, sums, parts, of.dim, size, MOST, num_warps=1)

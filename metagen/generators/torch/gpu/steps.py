@@ -86,14 +86,16 @@ class Steps:
         #: What rows read, as it was sent last, and from and to of each row in it.
         self._sent: Tensor | None = None
         self._first = self._last = np.zeros(0, np.int64)
-        self._reads: list[Any] = []
         self._ready = False
 
     def begin(self) -> None:
-        """Compile in a thread of its own; until then, and if it fails, no step fits."""
-        thread = threading.Thread(target=self._try_to_compile, name="steps on the GPU", daemon=True)
-        _compiling.append(thread)
+        """Compile in a thread of its own; until then, and if it fails, no step fits.
+
+        A process that ends meanwhile waits for it: Triton's compiler cannot be left in the middle.
+        """
+        thread = threading.Thread(target=self._try_to_compile, name="steps on the GPU", daemon=False)
         thread.start()
+        _compiling[:] = [*(one for one in _compiling if one.is_alive()), thread]
 
     def _try_to_compile(self) -> None:
         try:
@@ -108,6 +110,11 @@ class Steps:
         global _draws
         from metagen.generators.torch.gpu import draw, kernels
 
+        with torch.cuda.device_of(self._embedding):  # type: ignore[no-untyped-call]
+            self._compile(draw, kernels)
+        self._ready = _draws = True
+
+    def _compile(self, draw: Any, kernels: Any) -> None:
         c, device = self._config, self._embedding.device
         self._kernels, self._of = kernels, kernels.Heads(c.heads, c.kv_heads, c.head_dim)
         self._processors = (
@@ -125,7 +132,6 @@ class Steps:
             # What a row reads is cut into parts when few decode, and not when many do.
             self._step(self._table, False)
         draw.draw(self._numbers[:1].float(), np.array([0.5]), np.array([0.5]), 0.0, 1.0)
-        self._ready = _draws = True
 
     def fit(self, held: Ints, counts: Ints | None) -> bool:
         """Whether steps are compiled, and a batch is not better read by torch's products.
@@ -151,7 +157,8 @@ class Steps:
         """Hidden states [N, width], normed; until the next step."""
         if len(tokens) <= MOST:
             return self._run(tokens, at, False)[: len(tokens)]
-        return self._step(send(self._told(tokens, at, len(tokens)), self._table.device), False)
+        with torch.cuda.device_of(self._table):  # type: ignore[no-untyped-call]
+            return self._step(send(self._told(tokens, at, len(tokens)), self._table.device), False)
 
     # -- a step ----------------------------------------------------------------------------------
 
@@ -162,6 +169,12 @@ class Steps:
         table = self._table[:size]
         table.copy_(pinned(self._told(tokens, at, size), table.device), non_blocking=True)
         key = size, with_head
+        # Triton and graphs run on the thread's device, whatever they are given.
+        with torch.cuda.device_of(table):  # type: ignore[no-untyped-call]
+            return self._run_at(table, key)
+
+    def _run_at(self, table: Tensor, key: tuple[int, bool]) -> Tensor:
+        size, with_head = key
         if (graph := self._graphs.get(key)) is not None:
             graph.graph.replay()
             return graph.hidden
@@ -175,11 +188,20 @@ class Steps:
         return hidden
 
     def _record(self, table: Tensor, with_head: bool) -> Graph:
-        """Of a step that has just run: what is compiled and chosen at first is there."""
+        """Of a step that has just run: what is compiled and chosen at first is there.
+
+        Other threads may run other engines, but only one of a process records at a time. The outer `stream` is for a
+        recording that fails: torch's `graph` then leaves the thread on the stream that it recorded.
+        """
         graph = torch.cuda.CUDAGraph()
-        # Other threads may run other engines.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            hidden = self._step(table, with_head)
+        with _recording:
+            if (stream := _streams.get(table.device)) is None:
+                stream = _streams[table.device] = torch.cuda.Stream(table.device)  # type: ignore[no-untyped-call]
+            with (
+                torch.cuda.stream(stream),
+                torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"),
+            ):
+                hidden = self._step(table, with_head)
         self._pool = self._pool or graph.pool()
         return Graph(graph, hidden)
 
@@ -207,13 +229,14 @@ class Steps:
         self._first[order] = np.repeat(groups[:, 2], members)
         self._last[order] = np.repeat(groups[:, 3], members)
         if len(at.pieces) > len(self._pieces):
-            # The graphs read where they were: others are made.
+            # The graphs read where they were: others are made. Their memory is gone with them.
             self._graphs.clear()
+            self._pool = None
             self._pieces = self._pieces.new_zeros(2 * len(at.pieces), self._kernels.PIECE)
         if len(at.pieces):
             sent = pinned(at.pieces.numpy(), self._pieces.device)
             self._pieces[: len(sent)].copy_(sent, non_blocking=True)
-        self._sent, self._reads = at.pieces, at.segments
+        self._sent = at.pieces
 
     def _step(self, table: Tensor, with_head: bool) -> Tensor:
         k, of, eps = self._kernels, self._of, self._config.eps
@@ -235,6 +258,9 @@ class Steps:
 #: Threads that compile, and whether draws are compiled.
 _compiling: list[threading.Thread] = []
 _draws = False
+#: Who records a graph, and the stream of each device to record on.
+_recording = threading.Lock()
+_streams: dict[torch.device, Any] = {}
 
 
 def there(device: torch.device) -> bool:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+import subprocess
+import sys
 import threading
+import time
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,6 +50,8 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def without_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(build.SETTING, "off")
+    # Whatever is compiled here, other tests find as they left it.
+    monkeypatch.setattr(steps, "_draws", False)
 
 
 def ids(*values: int) -> np.ndarray:
@@ -140,6 +150,7 @@ def test_a_row_may_be_read_in_parts(model_dir: Any, monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(logits(directory, torch.float32, True), by_torch, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("recorded")
 @torch.inference_mode()
 def test_more_tokens_than_a_step_that_is_recorded_has(
     model_dir: Any, monkeypatch: pytest.MonkeyPatch
@@ -162,52 +173,202 @@ def test_more_pieces_than_there_was_room_for(model_dir: Any, monkeypatch: pytest
     torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
 
 
-class Played:
-    """A graph that is not there: it reads and writes where the step that was recorded did."""
+class Cuda:
+    """As much of torch.cuda as a recording needs, with its rules: a graph reads and writes where the step did.
 
-    def __init__(self, of: steps.Steps, table: torch.Tensor, with_head: bool, hidden: torch.Tensor) -> None:
-        self.of, self.args, self.hidden, self.pieces = of, (table, with_head), hidden, of._pieces
-        self.count = 0
+    One recording at a time; in memory of graphs that are there; on a stream of the current device; and one that fails
+    leaves its thread on that stream.
+    """
 
-    def replay(self) -> None:
-        self.count += 1
-        pieces, self.of._pieces = self.of._pieces, self.pieces
-        self.hidden.copy_(self.of._step(*self.args))
-        self.of._pieces = pieces
+    class CUDAGraph:
+        def __init__(self) -> None:
+            self.played: tuple[Any, ...] = ()
+            self.memory: object = None
+
+        def pool(self) -> object:
+            return self.memory
+
+        def replay(self) -> None:
+            of, step, args, hidden, pieces = self.played
+            CUDA.count += 1
+            of._pieces, now = pieces, of._pieces
+            hidden.copy_(step(of, *args))
+            of._pieces = now
+
+    def __init__(self) -> None:
+        self.count, self.current, self.devices = 0, "default", 0
+        self.recording: Any = None
+        self.memories: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()
+
+    def Stream(self, device: torch.device) -> str:  # noqa: N802 - torch's name
+        return f"stream of {device}"
+
+    @contextmanager
+    def device_of(self, _: torch.Tensor) -> Iterator[None]:
+        self.devices += 1
+        yield
+        self.devices -= 1
+
+    @contextmanager
+    def stream(self, stream: str) -> Iterator[None]:
+        before, self.current = self.current, stream
+        try:
+            yield
+        finally:
+            self.current = before
+
+    @contextmanager
+    def graph(self, graph: Any, pool: object, stream: str, *, capture_error_mode: str) -> Iterator[None]:
+        if self.recording is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        if pool is not None and pool not in self.memories.values():
+            raise RuntimeError("use_count > 0 INTERNAL ASSERT FAILED")
+        assert self.devices and stream and capture_error_mode == "thread_local"
+        graph.memory = self.memories[graph] = pool or object()
+        self.current, self.recording = stream, graph
+        try:
+            yield
+        finally:
+            self.recording = None
 
 
-def test_graphs_read_what_changes_from_where_it_was(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    played: list[Played] = []
+CUDA = Cuda()
 
-    def record(self: steps.Steps, table: torch.Tensor, with_head: bool) -> steps.Graph:
-        hidden = self._step(table, with_head)
-        played.append(Played(self, table, with_head, hidden))
-        return steps.Graph(played[-1], hidden)
 
-    compile_all = steps.Steps.compile
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[steps.Steps]:
+    """Steps are recorded, as on a GPU; those that are."""
+    CUDA.__init__()  # type: ignore[misc]
+    for name in ("CUDAGraph", "Stream", "device_of", "stream", "graph"):
+        monkeypatch.setattr(torch.cuda, name, getattr(CUDA, name))
+    compile_all, step = steps.Steps.compile, steps.Steps._step
+    made: list[steps.Steps] = []
 
     def compile_as_on_a_gpu(self: steps.Steps) -> None:
         compile_all(self)
         self._plain = False
+        made.append(self)
 
-    by_torch = logits(model_dir("llama3"), torch.float32, False)
-    monkeypatch.setattr(steps.Steps, "_record", record)
+    def note(self: steps.Steps, *args: Any) -> torch.Tensor:
+        assert CUDA.devices, "kernels run on the current device, whatever they are given"
+        hidden = step(self, *args)
+        if CUDA.recording is not None:
+            CUDA.recording.played = self, step, args, hidden, self._pieces
+        return hidden
+
     monkeypatch.setattr(steps.Steps, "compile", compile_as_on_a_gpu)
+    monkeypatch.setattr(steps.Steps, "_step", note)
+    monkeypatch.setattr(steps, "_streams", {})
+    return made
+
+
+@torch.inference_mode()
+def test_where_there_is_no_room_for_more_pieces_other_graphs_are_recorded(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, recorded: list[steps.Steps]
+) -> None:
+    """In memory of their own: that of the others is gone with them."""
+    monkeypatch.setattr(steps, "PIECES", 1)
+    with_steps(monkeypatch)
+    model = LlamaModel(model_dir("llama3"), dtype=torch.float32, device=CPU, batch=2, kv_bytes=1 << 26)
+    model.open(ids(0), [])
+    model.extend(ids(0), np.full(200, 7), ids(200))
+    model.extend(ids(0), ids(7))
+    assert (1, True) in recorded[0]._graphs
+    model.open(ids(1), [model.save(0, 0, 130), model.save(0, 0, 140)])
+    for _ in range(2):
+        model.extend(ids(0, 1), ids(7, 7))
+    assert list(recorded[0]._graphs) == [(2, True)] and CUDA.count == 1
+
+
+def test_graphs_read_what_changes_from_where_it_was(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, recorded: list[steps.Steps]
+) -> None:
+    by_torch = logits(model_dir("llama3"), torch.float32, False)
     monkeypatch.setattr(steps, "PIECES", 1)
     found = logits(model_dir("llama3"), torch.float32, True)
     torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
-    assert sum(one.count for one in played) >= 3
+    assert CUDA.count >= 3 and not recorded[0]._plain and recorded[0]._graphs
 
 
-def test_steps_that_cannot_be_recorded_run_on(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise RuntimeError("operation not permitted when stream is capturing")
+def test_steps_that_cannot_be_recorded_run_on(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, recorded: list[steps.Steps]
+) -> None:
+    """On the stream that they ran on before."""
+    step = steps.Steps._step
+
+    def fail(self: steps.Steps, *args: Any) -> torch.Tensor:
+        if CUDA.recording is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return step(self, *args)
 
     by_torch = logits(model_dir("llama3"), torch.float32, False)
-    monkeypatch.setattr(steps.Steps, "_record", fail)
+    monkeypatch.setattr(steps.Steps, "_step", fail)
     torch.testing.assert_close(
         logits(model_dir("llama3"), torch.float32, True), by_torch, atol=1e-4, rtol=1e-4
     )
+    assert recorded[0]._plain and CUDA.current == "default"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_one_of_several_engines_records_at_a_time() -> None:
+    def step(table: torch.Tensor, _: bool) -> torch.Tensor:
+        time.sleep(0.05)
+        return table
+
+    def record() -> steps.Graph:
+        with torch.cuda.device_of(torch.zeros(1)):  # type: ignore[no-untyped-call]
+            return steps.Steps._record(SimpleNamespace(_step=step, _pool=None), torch.zeros(1), True)  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor(3) as threads:
+        found = [threads.submit(record) for _ in range(3)]
+    assert len({one.result().graph for one in found}) == 3
+
+
+def test_what_no_row_reads_any_more_is_let_go(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_steps(monkeypatch)
+    model = LlamaModel(model_dir("llama3"), dtype=torch.float32, device=CPU, batch=2, kv_bytes=1 << 26)
+    with torch.inference_mode():
+        model.open(ids(0), [])
+        model.extend(ids(0), np.full(200, 7), ids(200))
+        segment = model.save(0, 0, 150)
+        keys = weakref.ref(segment.kv)
+        model.open(ids(1), [segment])
+        model.extend(ids(0, 1), ids(7, 7))
+        model.close(ids(0, 1))
+    del segment
+    assert keys() is None
+
+
+@pytest.mark.parametrize("head_dim", [36, 64])
+def test_the_compiler_is_told_nothing_untrue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_dim: int
+) -> None:
+    """By what addresses and distances can be divided, on which the width of a read depends."""
+    from triton.runtime import interpreter
+
+    told: list[int] = []
+
+    def check(numbers: Any, name: str, values: list[int]) -> None:
+        if name == "tt.divisibility":
+            told.extend(values)
+            assert not (numbers.data % values[0]).any()
+
+    monkeypatch.setattr(interpreter.TensorHandle, "set_attr", check)
+    make_model(tmp_path, head_dim=head_dim)
+    logits(tmp_path, torch.float16, True)
+    assert set(told) == {math.gcd(head_dim, 16)}
+
+
+def test_a_process_that_ends_waits_for_the_compiler() -> None:
+    """Triton's compiler, left in the middle, ends it by an abort."""
+    program = """
+import time
+from metagen.generators.torch.gpu.steps import Steps
+Steps.compile = lambda self: (time.sleep(0.5), print("compiled", flush=True))
+Steps.begin(Steps.__new__(Steps))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "compiled\n"
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("Failed to find C compiler")])
@@ -331,3 +492,35 @@ def test_the_ends_of_the_unit_interval(u: float) -> None:
     found, by_torch = both(z, np.array([u]), rows(1.0))
     assert found.tokens.tolist() == by_torch.tokens.tolist() == [100 if u < 0.5 else 900]
     assert not found.near.any()
+
+
+def test_nothing_impossible_is_drawn_at_the_end_of_the_unit_interval() -> None:
+    """Sums in another order differ by rounding, which may lead beyond all blocks of tokens that have any weight."""
+    generator = torch.Generator().manual_seed(0)
+    z = 12 * torch.randn(12, 20_000, generator=generator)
+    z[:, 15_000:] = -torch.inf
+    found, _ = both(z, np.full(12, np.nextafter(1.0, 0.0)), rows(*[1.0] * 12))
+    assert (found.tokens < 15_000).all() and np.isfinite(found.logprobs).all()
+
+
+def test_draws_are_on_the_device_of_their_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from metagen.generators.torch.gpu import draw
+
+    at: list[torch.Tensor] = []
+    kernel = draw._choose
+
+    @contextmanager
+    def device_of(tensor: torch.Tensor) -> Iterator[None]:
+        at.append(tensor)
+        yield
+        at.pop()
+
+    class Watched:
+        def __getitem__(self, grid: Any) -> Any:
+            assert at and at[-1] is z, "kernels run on the current device, whatever they are given"
+            return kernel[grid]
+
+    z = torch.zeros(1, 300)
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    monkeypatch.setattr(draw, "_choose", Watched())
+    assert draw.draw(z, np.array([0.5]), np.array([1.0]), 1e-5, 1e4)[0] == 150
