@@ -69,11 +69,12 @@ class ChatLogprobs(_Shape):
 
 
 class TextLogprobs(_Shape):
-    """The tokens of a text."""
+    """The tokens of a text. text_offset: counted from the beginning of the prompt. None is unknown."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
-    top_logprobs: None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+    text_offset: list[int] | None = None
 
 
 class ChatChoice(_Shape):
