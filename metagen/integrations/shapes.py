@@ -114,7 +114,11 @@ class _Answer(_Shape):
 
 
 class ChatCompletion(_Answer):
-    """The answer to a chat. metagen: the model's own name, the seed, the answers as they were read, and `exhausted`."""
+    """The answer to a chat.
+
+    metagen: the model's own name, the seed, `exhausted`, the answers as they were read with their shares of the vote,
+    and what is known of the cost where `usage` is None.
+    """
 
     choices: list[ChatChoice]
 

@@ -174,7 +174,7 @@ def beside(solutions: list[Solution]) -> dict[str, Any]:
     """What the API has no word for.
 
     model, seed, n: how to repeat the request. exhausted: whether a limit cut it. answers: as they were read, one for
-    each choice. shares: those of its vote, one for each choice, by the keys of answers; keys: those of `answers`.
+    each choice. shares: those of its vote, one for each choice, by the keys of answers; answer_keys: those of `answers`.
     spent: what is known of the cost where `usage` tells less.
     """
     first = solutions[0]
@@ -190,7 +190,7 @@ def beside(solutions: list[Solution]) -> dict[str, Any]:
         told["answers"] = [None if answer is None else answer.text for answer in read]
     if any(shares := [share for one in solutions for share in one.shares]):
         told["shares"] = shares
-        told["keys"] = [None if answer is None else answer.key for answer in read]
+        told["answer_keys"] = [None if answer is None else answer.key for answer in read]
     if (spent := spent_of(one.trace for one in solutions)) is not None:
         told["spent"] = spent
     return {"metagen": told}

@@ -164,7 +164,7 @@ def test_shares_of_a_vote_are_those_of_the_result(api: str) -> None:
     assert expected == {"7": 0.75, "8": 0.25}
     with serving_made({"vote": vote}) as running:
         told = _told(running, api)
-    assert told["shares"] == [expected] and told["keys"] == ["7"] and told["answers"][0] in ("7", "7.0")
+    assert told["shares"] == [expected] and told["answer_keys"] == ["7"] and told["answers"][0] in ("7", "7.0")
 
 
 def _told(running: Running, api: str, model: str = "vote") -> dict[str, Any]:
@@ -195,7 +195,7 @@ def test_each_choice_has_the_shares_of_its_own_vote() -> None:
     )
     with serving_made({"vote": vote}) as running:
         got: Any = running.client.completions.create(model="vote", prompt=["a", "b"], n=3, seed=5)
-    shares, keys = got.metagen["shares"], got.metagen["keys"]
+    shares, keys = got.metagen["shares"], got.metagen["answer_keys"]
     assert len(shares) == len(keys) == 6
     for share, key in zip(shares, keys, strict=True):
         assert next(iter(share)) == key and sum(share.values()) == pytest.approx(1)
