@@ -174,8 +174,8 @@ def beside(solutions: list[Solution]) -> dict[str, Any]:
     """What the API has no word for.
 
     model, seed, n: how to repeat the request. exhausted: whether a limit cut it. answers: as they were read, one for
-    each choice. shares: those of its vote, one for each choice, by the keys of answers; answer_keys: those of `answers`.
-    spent: what is known of the cost where `usage` tells less.
+    each choice. shares: those of its vote, one for each choice, by the keys of answers. answer_keys: the keys of
+    `answers`. spent: what is known of the cost where `usage` tells less.
     """
     first = solutions[0]
     told: dict[str, Any] = {

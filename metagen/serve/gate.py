@@ -142,7 +142,7 @@ class Gate:
     @asynccontextmanager
     async def spare(self) -> AsyncIterator[None]:
         """Wait for a place that no request wants, and have it for the block: for more prompts of a request at work."""
-        if self.running < self._most and not self.waiting:
+        if self.running < self._most:  # so that no request waits
             self.running += 1
         else:
             await self._wait_for_spare()

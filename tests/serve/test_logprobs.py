@@ -117,6 +117,29 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
     assert math.exp(only.logprob) == pytest.approx(0.6 if only.token == "a" else 0.4)
 
 
+class Stripping(mg.EnumerableEngine):
+    """As tokenizers that leave out the space before the first of the tokens that they decode."""
+
+    def decode(self, ids: Any) -> str:
+        return super().decode(ids).removeprefix(" ")
+
+
+def test_tokens_that_do_not_spell_the_text_have_no_offsets_and_no_bytes() -> None:
+    with (
+        Stripping(
+            [" a", "end"], lambda prompt, done: [float(len(done) < 3), float(len(done) == 3)], name="a"
+        ) as engine,
+        serving_made({"one": mg.Sample(engine.generator())}) as running,
+    ):
+        text: Any = running.client.completions.create(model="one", prompt="?", logprobs=0).choices[0]
+        chat: Any = running.client.chat.completions.create(
+            model="one", messages=[{"role": "user", "content": "?"}], logprobs=True
+        ).choices[0]
+    assert text.logprobs.tokens == ["a"] * 3 and text.text.count(" a") >= 2
+    assert text.logprobs.text_offset is None and len(text.logprobs.token_logprobs) == 3
+    assert [one.bytes for one in chat.logprobs.content][1:] == [None, None]
+
+
 def test_bytes_of_a_chat_are_those_of_its_text(served: Running) -> None:
     choice = served.client.chat.completions.create(
         model="vote", messages=ASKED, logprobs=True, seed=2

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import metagen as mg
 from metagen.serve.gate import Client, Gate
 from metagen.serve.several import run_all
+from metagen.strategies.chain.steps import Ask
 from tests.serve.serving import QUESTION, Running, serving, serving_made
 from tests.serve.test_server import slow, until
 
@@ -67,12 +69,28 @@ def test_prompts_run_side_by_side_and_keep_their_order(stream: bool) -> None:
     assert texts == {i: f"to prompt {i // 2}" for i in range(8)} and meeting.most >= 4
 
 
-def test_a_request_has_no_more_prompts_at_work_than_there_are_places() -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_all_requests_have_no_more_prompts_at_work_than_there_are_places(stream: bool) -> None:
     meeting = Meeting(3)
+    prompts = [f"prompt {i}" for i in range(8)]
     with serving_made({"one": mg.Sample(meeting.generator)}, concurrency=3) as running:
-        got = running.client.completions.create(model="one", prompt=[f"prompt {i}" for i in range(9)])
-        assert [choice.text for choice in got.choices] == [f"to prompt {i}" for i in range(9)]
+
+        def ask(_: int) -> list[str]:
+            told: Any = running.client.completions.create(model="one", prompt=prompts, stream=stream)
+            choices = [choice for chunk in (told if stream else [told]) for choice in chunk.choices]
+            return ["".join(c.text for c in choices if c.index == i) for i in range(8)]
+
+        with ThreadPoolExecutor(3) as pool:
+            assert [*pool.map(ask, range(3))] == [[f"to {prompt}" for prompt in prompts]] * 3
         assert meeting.most == 3 and running.server.gate.running == 0
+
+
+def test_a_limit_of_time_keeps_nobody_from_running_side_by_side() -> None:
+    meeting = Meeting(3)
+    options = {"metagen": {"budget": {"seconds": 50}}}
+    with serving_made({"one": mg.Sample(meeting.generator)}) as running:
+        running.client.completions.create(model="one", prompt=["a", "b", "c"], extra_body=options)
+    assert meeting.most == 3
 
 
 def test_a_stream_of_several_prompts_says_what_the_answers_say(served: Running) -> None:
@@ -130,6 +148,21 @@ def test_a_budget_is_spent_in_the_order_of_the_prompts(served: Running) -> None:
     assert told[0].usage is not None and told[0].usage.completion_tokens <= 60
     whole = served.client.completions.create(**how)
     assert [c.text for c in told[0].choices[:2]] == [c.text for c in whole.choices[:2]]
+
+
+def test_a_faster_prompt_does_not_spend_what_an_earlier_one_needs() -> None:
+    async def write(prefix: mg.Sequence, seed: int, index: int) -> str:
+        if "slow" in str(prefix.prompt.text):
+            await asyncio.sleep(0.3)
+        return f"{prefix.prompt.text}".ljust(10, ".")
+
+    step = mg.FunctionGenerator(write, name="ten", count=len, max_tokens=10)
+    chain = mg.Chain({"first": Ask(step, "{prompt}"), "then": Ask(step, "{first}")})
+    options = {"metagen": {"budget": {"generated": 30}}}
+    with serving_made({"chain": chain}) as running:
+        got = running.client.completions.create(model="chain", prompt=["slow", "fast"], extra_body=options)
+    assert [choice.finish_reason for choice in got.choices] == ["stop", "length"]
+    assert got.choices[0].text == "slow......"
 
 
 def test_an_error_in_one_prompt_ends_the_others() -> None:
@@ -227,8 +260,6 @@ def test_a_spare_place_is_not_lost_with_who_waited_for_it() -> None:
 
 def test_all_are_run_once_and_nobody_waits_for_a_place_at_the_end() -> None:
     async def main() -> tuple[list[int], list[int]]:
-        begun: list[int] = []
-
         @asynccontextmanager
         async def never() -> Any:
             await asyncio.Event().wait()
@@ -236,12 +267,17 @@ def test_all_are_run_once_and_nobody_waits_for_a_place_at_the_end() -> None:
 
         async def do(number: int) -> int:
             begun.append(number)
+            at_work.append(len(begun) - len(ended))
             await asyncio.sleep(0.001 * (5 - number))
+            ended.append(number)
             return number * number
 
         async with asyncio.timeout(30):
             alone = await run_all(do, 5, 5, never)
-            assert begun == [*range(5)]
-            return alone, await run_all(do, 5, 3, nullcontext[None])
+            assert begun == [*range(5)] and max(at_work) == 1
+            several = await run_all(do, 5, 3, nullcontext[None])
+            assert max(at_work) == 3
+            return alone, several
 
+    begun, ended, at_work = list[int](), list[int](), list[int]()
     assert asyncio.run(main()) == ([0, 1, 4, 9, 16], [0, 1, 4, 9, 16])

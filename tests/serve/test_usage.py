@@ -17,13 +17,13 @@ SOON = {"metagen": {"budget": {"seconds": 1.0}}}
 
 
 async def _write(prefix: mg.Sequence, seed: int, index: int) -> str:
-    if index == 2:
+    if index >= 2:
         await asyncio.Event().wait()
     return f"A:{'7' * (index + 1)}\n"
 
 
 def counted(name: str = "some hang") -> mg.FunctionGenerator:
-    """Sample 2 never ends; the others have four and five tokens, and the prompt has one."""
+    """Samples from number 2 on never end; the others have four and five tokens."""
     return mg.FunctionGenerator(_write, name=name, count=len, max_tokens=30)
 
 
@@ -54,15 +54,15 @@ def told_by(running: Running, api: str, **how: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api", ["chat", "chat, stream", "text, stream", "responses", "responses, stream"])
 def test_what_is_known_of_a_vote_that_a_deadline_cut_is_told(api: str) -> None:
-    with serving_made({"vote": mg.MajorityVote(counted(), 3, answer=mg.NumberRule())}) as running:
+    with serving_made({"vote": mg.MajorityVote(counted(), 5, answer=mg.NumberRule())}) as running:
         told = told_by(running, api)
     assert told["exhausted"]
     spent = told["spent"]
-    assert (spent["candidates"], spent["scores"], spent["cut_off"]) == (2, 0, 1)
-    # The two that ended, and the third at its longest.
-    assert spent["at_least"]["generated"] == 4 + 5 and spent["at_most"]["generated"] == 4 + 5 + 30
+    assert (spent["candidates"], spent["scores"], spent["cut_off"]) == (2, 0, 3)
+    # The two that ended, and the other three at their longest.
+    assert spent["at_least"]["generated"] == 4 + 5 and spent["at_most"]["generated"] == 4 + 5 + 3 * 30
     assert 1 <= spent["at_least"]["prefilled"] <= spent["at_most"]["prefilled"]
-    assert (spent["at_least"]["calls"], spent["at_most"]["calls"]) == (2, 3)
+    assert (spent["at_least"]["calls"], spent["at_most"]["calls"]) == (2, 5)
     # Nobody knows the FLOPs of a function; none are not claimed.
     assert spent["at_least"]["flops"] is None and spent["at_most"]["flops"] is None
 
@@ -164,7 +164,9 @@ def test_shares_of_a_vote_are_those_of_the_result(api: str) -> None:
     assert expected == {"7": 0.75, "8": 0.25}
     with serving_made({"vote": vote}) as running:
         told = _told(running, api)
-    assert told["shares"] == [expected] and told["answer_keys"] == ["7"] and told["answers"][0] in ("7", "7.0")
+    assert (
+        told["shares"] == [expected] and told["answer_keys"] == ["7"] and told["answers"][0] in ("7", "7.0")
+    )
 
 
 def _told(running: Running, api: str, model: str = "vote") -> dict[str, Any]:
