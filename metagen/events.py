@@ -12,6 +12,7 @@ from metagen.journal import Row
 from metagen.sequence import Finish, Sequence
 
 T = TypeVar("T")
+E = TypeVar("E")
 #: The kinds of events. Leaf calls of other kinds than these, such as tools of another package, are told as `call`.
 Kind = Literal["sample", "score", "tool", "call", "error", "offer", "commit", "text", "thought", "answer"]
 
@@ -52,9 +53,9 @@ class Event:
 Listener = Callable[[Event], None]
 
 
-async def follow(work: Callable[[Listener], Coroutine[Any, Any, T]]) -> AsyncGenerator[Event | T]:
+async def follow(work: Callable[[Callable[[E], None]], Coroutine[Any, Any, T]]) -> AsyncGenerator[E | T]:
     """The events that work tells a listener, as they happen, and at last its result. Leaving the iteration ends it."""
-    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    events: asyncio.Queue[E | None] = asyncio.Queue()
     task = asyncio.ensure_future(work(events.put_nowait))
     task.add_done_callback(lambda _: events.put_nowait(None))
     try:

@@ -69,11 +69,12 @@ class ChatLogprobs(_Shape):
 
 
 class TextLogprobs(_Shape):
-    """The tokens of a text."""
+    """The tokens of a text. text_offset: counted from the beginning of the prompt. None is unknown."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
-    top_logprobs: None = None
+    top_logprobs: list[dict[str, float] | None] | None = None
+    text_offset: list[int] | None = None
 
 
 class ChatChoice(_Shape):
@@ -113,7 +114,11 @@ class _Answer(_Shape):
 
 
 class ChatCompletion(_Answer):
-    """The answer to a chat. metagen: the model's own name, the seed, the answers as they were read, and `exhausted`."""
+    """The answer to a chat.
+
+    metagen: the model's own name, the seed, `exhausted`, the answers as they were read with their shares of the vote,
+    and what is known of the cost where `usage` is None.
+    """
 
     choices: list[ChatChoice]
 

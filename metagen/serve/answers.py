@@ -5,28 +5,20 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from metagen.events import Event
-from metagen.generators.continuation import BROKEN
-from metagen.generators.primitive import EngineGenerator
 from metagen.generators.tool_calls import split_calls, tools_of
-from metagen.runs.table.costs import SCORING
-from metagen.sequence import Sequence, TokenIds
+from metagen.sequence import Sequence
 from metagen.serve.errors import ApiError
-from metagen.serve.solve import Job, Solution
-from metagen.serve.usage import usage_of
-from metagen.strategies.rewrite import generators_of
+from metagen.serve.logprobs import chat_logprobs, text_logprobs, wants_logprobs
+from metagen.serve.progress import Progress
+from metagen.serve.solve import Job, Solution, Told
+from metagen.serve.usage import spent_of, usage_of
 
 Kind = Literal["chat", "text"]
-#: Characters of a step that progress shows.
-SHOWN = 100
-#: Answers that progress counts.
-COUNTED = 5
 
 
 class Form:
@@ -54,16 +46,19 @@ class Form:
     async def stream(
         self,
         jobs: list[Job],
-        events: AsyncGenerator[Event | Solution],
+        events: AsyncGenerator[Told],
         *,
         usage: bool = False,
         progress: bool = True,
     ) -> AsyncGenerator[dict[str, Any]]:
-        """The chunks of an answer: its text as it is written, or how the work goes and then the text."""
+        """The chunks of an answer: its text as it is written, or how the work goes and then the text.
+
+        Those of several prompts come as these are written, each with the index of its choice.
+        """
         chat = self.kind == "chat"
         begun: set[int] = set()
-        solutions: list[Solution] = []
-        said, base = "", 0
+        solved: dict[int, Solution] = {}
+        said = [""] * len(jobs)
 
         def say(place: int, delta: dict[str, Any], **more: Any) -> Iterator[dict[str, Any]]:
             if chat and place not in begun:
@@ -71,11 +66,12 @@ class Form:
                 yield self._chunk(jobs[0], place, {"role": "assistant", "content": ""})
             yield self._chunk(jobs[0], place, delta, **more)
 
-        def end(one: Solution) -> Iterator[dict[str, Any]]:
+        def end(number: int, one: Solution) -> Iterator[dict[str, Any]]:
+            base = number * one.job.choices
             for i, sequence in enumerate(one.sequences):
                 content, calls = said_by(sequence, one.job)
-                logprobs = _logprobs(sequence, one.job, self.kind)
-                if (rest := content if i else content[len(said) :]) or logprobs is not None:
+                logprobs = self._logprobs(sequence, one.job)
+                if (rest := content if i else content[len(said[number]) :]) or logprobs is not None:
                     yield from say(base + i, {"content": rest}, logprobs=logprobs)
                 if calls:
                     numbered = [{"index": number, **call} for number, call in enumerate(calls)]
@@ -83,25 +79,24 @@ class Form:
                 finish = "tool_calls" if calls else finish_of(sequence)
                 *before, last = say(base + i, {}, finish=finish)
                 yield from before
-                ends = len(solutions) == len(jobs) and i == len(one.sequences) - 1
-                yield last | beside(solutions) if ends else last
+                ends = len(solved) == len(jobs) and i == len(one.sequences) - 1
+                yield last | beside(in_order(solved)) if ends else last
 
         async with aclosing(tell(jobs, events, progress=progress and chat)) as parts:
-            async for one in parts:
+            async for number, one in parts:
                 if isinstance(one, Solution):
-                    solutions.append(one)
-                    chunks = end(one)
+                    solved[number] = one
+                    chunks = end(number, one)
                 elif chat or not one.thought:
-                    chunks = say(base, {"reasoning_content" if one.thought else "content": one.text})
+                    field = "reasoning_content" if one.thought else "content"
+                    chunks = say(number * jobs[number].choices, {field: one.text})
                 else:
                     chunks = iter(())
                 for chunk in chunks:
                     yield chunk
-                if isinstance(one, Solution):
-                    said, base = "", base + one.job.choices
-                elif not one.thought:
-                    said += one.text
-        if usage and (spent := self._usage(solutions)):
+                if not isinstance(one, Solution) and not one.thought:
+                    said[number] += one.text
+        if usage and (spent := self._usage(in_order(solved))):
             kind = "chat.completion.chunk" if chat else "text_completion"
             yield self._head(kind, jobs[0]) | {"choices": []} | spent
 
@@ -131,7 +126,7 @@ class Form:
     def _choice(self, number: int, solution: Solution, i: int) -> dict[str, Any]:
         sequence = solution.sequences[i]
         made: dict[str, Any] = {"index": number, "finish_reason": finish_of(sequence)}
-        logprobs = _logprobs(sequence, solution.job, self.kind)
+        logprobs = self._logprobs(sequence, solution.job)
         if self.kind == "text":
             return made | {"text": sequence.text, "logprobs": logprobs}
         content, calls = said_by(sequence, solution.job)
@@ -143,6 +138,9 @@ class Form:
             message["reasoning_content"] = sequence.thought.text
         return made | {"message": message, "logprobs": logprobs}
 
+    def _logprobs(self, sequence: Sequence, job: Job) -> dict[str, Any] | None:
+        return chat_logprobs(sequence, job) if self.kind == "chat" else text_logprobs(sequence, job)
+
     @staticmethod
     def _usage(solutions: list[Solution]) -> dict[str, Any]:
         found = usage_over(solutions)
@@ -153,6 +151,11 @@ def usage_over(solutions: Iterable[Solution]) -> dict[str, Any] | None:
     """The usage of several solutions together; None where it is not known."""
     found = list(solutions)
     return usage_of([one.trace for one in found], [sequence for one in found for sequence in one.sequences])
+
+
+def in_order(solved: Mapping[int, Solution]) -> list[Solution]:
+    """Solutions in the order of their jobs, whichever came first."""
+    return [solved[number] for number in sorted(solved)]
 
 
 def said_by(sequence: Sequence, job: Job) -> tuple[str, list[dict[str, Any]]]:
@@ -168,7 +171,12 @@ def finish_of(sequence: Sequence) -> str:
 
 
 def beside(solutions: list[Solution]) -> dict[str, Any]:
-    """What the API has no word for: how to repeat the request, its answers as they are read, whether a limit cut it."""
+    """What the API has no word for.
+
+    model, seed, n: how to repeat the request. exhausted: whether a limit cut it. answers: as they were read, one for
+    each choice. shares: those of its vote, one for each choice, by the keys of answers. answer_keys: the keys of
+    `answers`. spent: what is known of the cost where `usage` tells less.
+    """
     first = solutions[0]
     told: dict[str, Any] = {
         "model": first.job.model,
@@ -180,40 +188,12 @@ def beside(solutions: list[Solution]) -> dict[str, Any]:
     read = [answer for one in solutions for answer in one.answers]
     if any(answer is not None for answer in read):
         told["answers"] = [None if answer is None else answer.text for answer in read]
+    if any(shares := [share for one in solutions for share in one.shares]):
+        told["shares"] = shares
+        told["answer_keys"] = [None if answer is None else answer.key for answer in read]
+    if (spent := spent_of(one.trace for one in solutions)) is not None:
+        told["spent"] = spent
     return {"metagen": told}
-
-
-def _logprobs(sequence: Sequence, job: Job, kind: Kind) -> dict[str, Any] | None:
-    """Log-probabilities of the tokens of a sequence under its model; None where they were not asked for."""
-    if not _wants_logprobs(job):
-        return None
-    kept = sequence.token_logprobs
-    spell = _spelling(generators_of(job.strategy), sequence.tokens)
-    if kept is None or sequence.tokens is None or spell is None:
-        return None
-    texts = spell(sequence.tokens.ids)
-    if kind == "text":
-        return {"tokens": texts, "token_logprobs": list(kept[: len(texts)]), "top_logprobs": None}
-    content = [
-        {
-            "token": text, "logprob": value, "top_logprobs": [],
-            # A token that is a part of a character is no text, and nobody knows its bytes here.
-            "bytes": None if BROKEN in text else list(text.encode("utf-8")),
-        }
-        for text, value in zip(texts, kept, strict=False)
-    ]  # fmt: skip
-    return {"content": content, "refusal": None}
-
-
-def _spelling(
-    generators: list[EngineGenerator], tokens: TokenIds | None
-) -> Callable[[Iterable[int]], list[str]] | None:
-    """What writes these tokens one by one; None where no engine with their tokenizer can."""
-    for one in generators:
-        decode = getattr(one.engine, "decode", None)
-        if decode is not None and tokens is not None and one.tokenizer_fingerprint == tokens.tokenizer:
-            return lambda ids: [decode((token,)) for token in ids]
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,29 +205,25 @@ class Said:
 
 
 async def tell(
-    jobs: list[Job], events: AsyncGenerator[Event | Solution], *, progress: bool
-) -> AsyncGenerator[Said | Solution]:
-    """What a stream says of each job: its text as it is written, or how the work goes; and then its solution.
+    jobs: list[Job], events: AsyncGenerator[Told], *, progress: bool
+) -> AsyncGenerator[tuple[int, Said | Solution]]:
+    """What a stream says of each job, by its number: its text as it is written, or how the work goes; and then its
+    solution.
 
     Calls of tools and log-probabilities are told with the whole text only.
     """
-    left = iter(jobs)
-    job = next(left)
-    said, told = "", Progress(job)
+    said, told = [""] * len(jobs), [Progress(job) for job in jobs]
     async with aclosing(events):
-        async for event in events:
+        async for number, event in events:
             if isinstance(event, Solution):
-                yield _behind(said, event)
-                if (following := next(left, None)) is None:
-                    return
-                job, said, told = following, "", Progress(following)
-            elif event.kind == "text" and event.text and not _waits(job):
-                said += event.text
-                yield Said(event.text)
+                yield number, _behind(said[number], event)
+            elif event.kind == "text" and event.text and not _waits(jobs[number]):
+                said[number] += event.text
+                yield number, Said(event.text)
             elif event.kind == "thought" and event.text:
-                yield Said(event.text, thought=True)
-            elif progress and not said and (line := await told.line(event)):
-                yield Said(line, thought=True)
+                yield number, Said(event.text, thought=True)
+            elif progress and not said[number] and (line := await told[number].line(event)):
+                yield number, Said(line, thought=True)
 
 
 def _behind(said: str, solution: Solution) -> Solution:
@@ -270,58 +246,4 @@ def _behind(said: str, solution: Solution) -> Solution:
 
 def _waits(job: Job) -> bool:
     """Whether its text is sent when it is whole."""
-    return tools_of(job.prompt) is not None or _wants_logprobs(job)
-
-
-def _wants_logprobs(job: Job) -> bool:
-    return any(one.params.logprobs for one in generators_of(job.strategy))
-
-
-class Progress:
-    """What a stream tells before its answer: samples and how they vote, scores, steps of a search."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._samples = 0
-        self._votes: Counter[str] = Counter()
-        #: An answer as it was first written, by its key.
-        self._written: dict[str, str] = {}
-
-    async def line(self, event: Event) -> str | None:
-        """What an event is in words; None where it is nothing to tell."""
-        if event.refused:
-            return f"no room for this {event.kind}: the budget ends\n"
-        if event.kind == "sample" and SCORING in event.path.split("/"):
-            return f"a verifier writes: {_short(event.text or '')}\n"
-        if event.kind == "sample" and event.finish is None:
-            return f"step: {_short(event.text or '')}\n"
-        if event.kind == "sample":
-            return await self._sample(event)
-        if event.kind == "score" and event.value is not None:
-            return f"score {event.value:.3f}\n"
-        if event.kind == "tool":
-            return "a tool was called\n"
-        if event.kind == "commit" and event.text:
-            return f"kept so far: {_short(event.text)}\n"
-        return None
-
-    async def _sample(self, event: Event) -> str:
-        self._samples += 1
-        of = f" of {self._job.samples}" if self._job.samples else ""
-        rule, text = self._job.strategy.answer, event.text or ""
-        if rule is not None:
-            prefix = Sequence.of(self._job.prompt)
-            (answer,) = await rule.read([prefix.extend(text, finish=event.finish)])
-            if answer.key is not None:
-                self._votes[answer.key] += 1
-                self._written.setdefault(answer.key, answer.text or answer.key)
-        if not self._votes:
-            return f"sample {self._samples}{of}: {_short(text)}\n"
-        leading = self._votes.most_common(COUNTED)
-        votes = ", ".join(f"{self._written[key]} ×{count}" for key, count in leading)
-        return f"sample {self._samples}{of}; votes: {votes}\n"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"…{line[-SHOWN:]}"
+    return tools_of(job.prompt) is not None or wants_logprobs(job)

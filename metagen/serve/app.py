@@ -19,7 +19,6 @@ from starlette.types import Message, Receive, Scope, Send
 from metagen import __version__
 from metagen.budget import DIMENSIONS, Account
 from metagen.errors import MetagenError
-from metagen.events import Event
 from metagen.logs import logger
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve import answers
@@ -30,7 +29,7 @@ from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, Common, CompletionRequest, StreamOptions, parse, read_json
 from metagen.serve.protocol import Request as AnyRequest
 from metagen.serve.responses import ResponseForm, ResponsesRequest
-from metagen.serve.solve import Job, Service, Solution
+from metagen.serve.solve import Job, Service, Solution, Told
 from metagen.strategies.base import Observe
 
 _LOG = logger(__name__)
@@ -216,17 +215,17 @@ class Server:
 
     async def _solve(self, place: Place, jobs: list[Job], limit: Account | None) -> list[Solution]:
         async with place:
-            solutions = await self.service.solve(jobs, limit)
+            solutions = await self.service.solve(jobs, limit, self.gate.spare)
         for solution in solutions:
             self.metrics.spent(solution)
         return solutions
 
-    async def _follow(self, jobs: list[Job], limit: Account | None) -> AsyncGenerator[Event | Solution]:
-        async with aclosing(self.service.follow(jobs, limit)) as events:
-            async for event in events:
+    async def _follow(self, jobs: list[Job], limit: Account | None) -> AsyncGenerator[Told]:
+        async with aclosing(self.service.follow(jobs, limit, self.gate.spare)) as events:
+            async for place, event in events:
                 if isinstance(event, Solution):
                     self.metrics.spent(event)
-                yield event
+                yield place, event
 
 
 def _seconds(job: Job) -> float | None:

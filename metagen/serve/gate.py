@@ -109,13 +109,14 @@ def _digest(key: str) -> bytes:
 class Gate:
     """Lets so many requests work at a time; the others wait, and the clients among them have their turns one by one.
 
-    running, waiting: requests at this moment.
+    running: places that are taken at this moment. waiting: requests that wait for one.
     """
 
     def __init__(self, concurrency: int, waiting: int) -> None:
         self._most, self._room = concurrency, waiting
         self.running = self.waiting = 0
         self._turns: deque[Client] = deque()
+        self._spare: deque[asyncio.Future[None]] = deque()
         self._seconds = GUESS
 
     @asynccontextmanager
@@ -137,6 +138,32 @@ class Gate:
             # A moving mean, by which those who are refused are told when to come again.
             self._seconds += 0.1 * (time.monotonic() - began - self._seconds)
             self._go_on()
+
+    @asynccontextmanager
+    async def spare(self) -> AsyncIterator[None]:
+        """Wait for a place that no request wants, and have it for the block: for more prompts of a request at work."""
+        if self.running < self._most:  # so that no request waits
+            self.running += 1
+        else:
+            await self._wait_for_spare()
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._go_on()
+
+    async def _wait_for_spare(self) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._spare.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():
+                self.running -= 1  # its turn came at the same moment
+                self._go_on()
+            elif place in self._spare:
+                self._spare.remove(place)
+            raise
 
     async def _wait(self, client: Client) -> None:
         if self.running < self._most and not self.waiting:
@@ -173,9 +200,14 @@ class Gate:
             self.waiting -= 1
             if client.waiting:
                 self._turns.append(client)
-            if not place.done():  # else who waited has gone at this very moment
-                self.running += 1
-                place.set_result(None)
+            self._give(place)
+        while self._spare and self.running < self._most:
+            self._give(self._spare.popleft())
+
+    def _give(self, place: asyncio.Future[None]) -> None:
+        if not place.done():  # else who waited has gone at this very moment
+            self.running += 1
+            place.set_result(None)
 
 
 def check_host(spec: ServeSpec) -> None:

@@ -29,8 +29,11 @@ class Metrics:
         self._flops = Counter(
             "metagen_flops", "FLOPs of answered requests, where known", ["model"], registry=self.registry
         )
-        for name, what in (("running", "in work"), ("waiting", "that wait")):
-            gauge = Gauge(f"metagen_requests_{name}", f"Requests {what}", registry=self.registry)
+        for name, what in (
+            ("running", "Requests in work; each more prompt of one that is at work is counted too"),
+            ("waiting", "Requests that wait"),
+        ):
+            gauge = Gauge(f"metagen_requests_{name}", what, registry=self.registry)
             gauge.set_function(lambda name=name: getattr(gate, name))  # type: ignore[misc]
 
     def ended(self, model: str, status: int, seconds: float) -> None:

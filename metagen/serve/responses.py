@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from metagen.events import Event
 from metagen.serve.answers import beside, finish_of, tell, usage_over
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.protocol import ChatRequest, Common, Effort, JsonSchema, Positive, Read, ResponseFormat
-from metagen.serve.solve import Job, Solution
+from metagen.serve.solve import Job, Solution, Told
 
 #: What a client may name and get only if it is left out.
 REFUSED = ("previous_response_id", "conversation", "background", "tools", "prompt", "max_tool_calls")
@@ -171,7 +170,7 @@ class ResponseForm:
     async def stream(
         self,
         jobs: list[Job],
-        events: AsyncGenerator[Event | Solution],
+        events: AsyncGenerator[Told],
         *,
         usage: bool = True,
         progress: bool = True,
@@ -227,7 +226,7 @@ class ResponseForm:
             yield event(f"response.{response['status']}", response=response)
 
         async with aclosing(tell(jobs, events, progress=progress)) as parts:
-            async for one in parts:
+            async for _, one in parts:
                 if not self._number:
                     for told in open_response():
                         yield told
@@ -268,12 +267,13 @@ def _usage(solution: Solution) -> dict[str, Any] | None:
     found = usage_over([solution])
     if found is None:
         return None
-    details = {"reasoning_tokens": 0, **found["completion_tokens_details"]}
+    # A count that is unknown is left out, though the API always has it. OpenAI's client reads it as None; null would
+    # be refused by clients that check types, such as litellm.
     return {
         "input_tokens": found["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": 0, **found["prompt_tokens_details"]},
+        "input_tokens_details": found["prompt_tokens_details"],
         "output_tokens": found["completion_tokens"],
-        "output_tokens_details": details,
+        "output_tokens_details": found["completion_tokens_details"],
         "total_tokens": found["total_tokens"],
         "metagen": found["metagen"],
     }

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import TypeAlias
 
 from metagen.budget import Account, Budget, least
-from metagen.errors import BudgetExhausted, ConfigError
+from metagen.errors import BudgetExhausted, ConfigError, InputError
 from metagen.events import Event, Listener, follow
 from metagen.generators.tool_calls import TOOLS
 from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
+from metagen.scope import Offer
 from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
 from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
+from metagen.serve.several import Room, run_all
 from metagen.serve.turns import read_turns
-from metagen.strategies.base import Observe, Strategy
+from metagen.serve.usage import tell_generated
+from metagen.strategies.base import Observe, Strategy, shares_of
 from metagen.strategies.parallel import ParallelStrategy, Sample
 from metagen.strategies.rewrite import generators_of
 from metagen.trace import Trace
@@ -29,7 +32,8 @@ from metagen.verifiers.base import Answer
 class Job:
     """A request, understood. model: as it is called in the file. samples: of the strategy, if it has a number.
 
-    strict: an error in place of a best effort, where the budget ends.
+    strict: an error in place of a best effort, where the budget ends. alternatives: tokens whose log-probabilities are
+    told beside that of the drawn one.
     """
 
     model: str
@@ -40,21 +44,30 @@ class Job:
     budget: Budget | None
     strict: bool
     samples: int | None
+    alternatives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What came of a job: one sequence for each choice, or fewer where the budget ended, and their answers."""
+    """What came of a job: one sequence for each choice, or fewer where the budget ended, and their answers.
+
+    shares: of each choice those of its vote (`Result.shares`); None where no candidates were compared.
+    """
 
     job: Job
     sequences: tuple[Sequence, ...]
     answers: tuple[Answer | None, ...]
     trace: Trace
+    shares: tuple[dict[str, float] | None, ...] = ()
 
     @property
     def exhausted(self) -> bool:
         """Whether a limit ended some of it."""
         return any(one.exhausted for one in self.sequences) or len(self.sequences) < self.job.choices
+
+
+#: The number of a job among those of its request, with what happened in it, and at last with what came of it.
+Told: TypeAlias = tuple[int, Event | Solution]
 
 
 class Service:
@@ -100,8 +113,10 @@ class Service:
         strict = (options.exhausted or spec.exhausted) == "error"
         seed = secrets.randbits(48) if request.seed is None else request.seed
         samples = getattr(strategy, "n", None)
+        self._check_samples(request, len(prompts), samples or 1)
+        alternatives = (request.logprobs or 0) if isinstance(request, CompletionRequest) else 0
         return [
-            Job(name, strategy, prompt, request.n, seed + i, budget, strict, samples)
+            Job(name, strategy, prompt, request.n, seed + i, budget, strict, samples, alternatives)
             for i, prompt in enumerate(prompts)
         ]
 
@@ -120,6 +135,19 @@ class Service:
         if request.length is not None and request.length > spec.max_tokens:
             name = "max_tokens" if request.length == request.max_tokens else "max_completion_tokens"
             raise refuse(name, f"{request.length} is more than this server gives; at most {spec.max_tokens}")
+
+    def _check_samples(self, request: Request, prompts: int, samples: int) -> None:
+        """ApiError for a request of more samples than this server draws. One run of a model of the file is no such."""
+        most, runs = self.spec.max_samples, prompts * request.n
+        if runs * samples <= most or (runs == 1 and request.metagen.n is None):
+            return
+        asked = [("metagen.n", request.metagen.n or 1), ("n", request.n), ("prompt", prompts)]
+        param = max(asked, key=lambda one: one[1])[0]
+        raise refuse(
+            param,
+            f"{prompts} prompts × n={request.n} choices × {samples} samples are {runs * samples} samples, more than "
+            f"this server draws for a request; expected at most {most}",
+        )
 
     def _effort(self, request: Request) -> EffortSpec | None:
         wanted = request.metagen.effort or getattr(request, "reasoning_effort", None)
@@ -140,19 +168,46 @@ class Service:
         budget = jobs[0].budget
         return Account(budget, above, "the request") if budget else above
 
-    async def solve(self, jobs: list[Job], limit: Account | None) -> list[Solution]:
-        """Do the jobs of a request, one after the other, within its `limit`.
+    async def solve(
+        self, jobs: list[Job], limit: Account | None, room: Room = nullcontext[None]
+    ) -> list[Solution]:
+        """Do the jobs of a request within its `limit`; the solutions are in the order of the jobs.
 
+        They run side by side, one at once and the others with places of `room`. Where the request has a budget that
+        calls use up, they run one after the other: side by side, what each may spend would hang on who is faster.
         Raises ApiError where it asked for an error in place of a best effort, and errors of its parts.
         """
-        return [await self._observed(job, limit, None) for job in jobs]
+        return await self._solve_all(jobs, limit, room, None)
 
-    async def follow(self, jobs: list[Job], limit: Account | None) -> AsyncGenerator[Event | Solution]:
+    async def follow(
+        self, jobs: list[Job], limit: Account | None, room: Room = nullcontext[None]
+    ) -> AsyncGenerator[Told]:
         """`solve`, told as it happens. The solution of a job is the last that is told of it."""
-        for job in jobs:
-            async with aclosing(follow(partial(self._observed, job, limit))) as events:
-                async for event in events:
+
+        async def work(tell: Callable[[Told], None]) -> None:
+            await self._solve_all(jobs, limit, room, tell)
+
+        async with aclosing(follow(work)) as events:
+            async for event in events:
+                if event is not None:
                     yield event
+
+    async def _solve_all(
+        self, jobs: list[Job], limit: Account | None, room: Room, tell: Callable[[Told], None] | None
+    ) -> list[Solution]:
+        async def do(number: int) -> Solution:
+            def hear(event: Event) -> None:
+                if tell is not None:
+                    tell((number, event))
+
+            solution = await self._observed(jobs[number], limit, None if tell is None else hear)
+            if tell is not None:
+                tell((number, solution))
+            return solution
+
+        budget = jobs[0].budget
+        at_once = self.spec.concurrency if budget is None or not budget.divisible else 1
+        return await run_all(do, len(jobs), at_once, room)
 
     async def _observed(self, job: Job, limit: Account | None, listener: Listener | None) -> Solution:
         if self._observe is None:
@@ -168,22 +223,34 @@ class Service:
             job.prompt, None, job.seed, None, _both(listener, observer), limit, speaks=listener is not None
         )
         try:
-            found = await strategy.generate(prefix, n=job.choices, scope=root)
+            chosen = await strategy.choose_among(prefix, n=job.choices, scope=root)
         except BudgetExhausted:
-            found = [replace(prefix, exhausted=True)]
+            chosen = [(replace(prefix, exhausted=True), ())]
+        found = [sequence for sequence, _ in chosen]
         answers: list[Answer | None] = [None] * len(found)
         if strategy.answer is not None:
             answers = [*await strategy.answer.read(found)]
-        solution = Solution(job, tuple(found), tuple(answers), root.trace)
+        shares = tuple(_shares(candidates) for _, candidates in chosen)
+        solution = Solution(job, tuple(found), tuple(answers), root.trace, shares)
         if job.strict and solution.exhausted:
-            generated = solution.trace.usage.generated
             raise ApiError(
                 402,
-                f"the budget ended before an answer was chosen; {generated} tokens were generated: give more, or "
-                "metagen.exhausted: answer, which returns what there is",
+                f"the budget ended before an answer was chosen; {tell_generated(solution.trace)} tokens were "
+                "generated: give more, or metagen.exhausted: answer, which returns what there is",
                 code="budget_exhausted",
             )
         return solution
+
+
+def _shares(candidates: Iterable[Offer]) -> dict[str, float] | None:
+    """Those of a vote among several candidates; None where they did not vote, or their values cannot be shares."""
+    several = list(candidates)
+    if len(several) < 2:
+        return None
+    try:
+        return shares_of(several) or None
+    except InputError:
+        return None
 
 
 def _both(one: Listener | None, other: Listener | None) -> Listener | None:

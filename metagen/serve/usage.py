@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from metagen.attempts import Lost
+from metagen.budget import DIMENSIONS
 from metagen.cost import Usage
 from metagen.journal import Row
 from metagen.runs.table.costs import is_scoring
@@ -52,7 +53,45 @@ def usage_of(traces: Iterable[Trace], returned: Iterable[Sequence]) -> dict[str,
     }
 
 
-def _cut_off(trace: Trace) -> list[Row]:
+def spent_of(traces: Iterable[Trace]) -> dict[str, Any] | None:
+    """What is known of the cost where calls were cut off, or a count is unknown; None where `usage_of` tells it all.
+
+    at_least: what ended calls took, as far as they know it; None where none of them does. at_most: the same with the
+    worst case of each call that was cut off; None where a call does not know, or nothing bounds it. candidates,
+    scores: calls that ended. cut_off: those that began and did not.
+    """
+    traces = list(traces)
+    rows = [row for trace in traces for row in trace.rows if row.payload is not None]
+    cut = [row for trace in traces for row in _cut_off(trace)]
+    written = Usage.sum(row.usage for row in rows if row.kind == "generate" and not is_scoring(row))
+    if not cut and written.tokens is not None:
+        return None
+    most = Usage.sum([*(row.usage for row in rows), *(row.worst for row in cut)])
+    return {
+        "at_least": {name: _known(getattr(row.usage, name) for row in rows) for name in DIMENSIONS},
+        "at_most": {name: getattr(most, name) for name in DIMENSIONS},
+        "candidates": sum(row.kind == "generate" and not is_scoring(row) for row in rows),
+        "scores": sum(is_scoring(row) for row in rows),
+        "cut_off": sum(row.physical.calls for row in cut),
+    }
+
+
+def tell_generated(trace: Trace) -> str:
+    """The tokens that were generated, in words."""
+    spent = spent_of([trace])
+    if spent is None:
+        return str(trace.usage.generated)
+    return f"at least {spent['at_least']['generated'] or 0}"
+
+
+def _known(amounts: Iterable[float | None]) -> float | None:
+    """The sum of those that are known; None where there are some, and none is."""
+    given = list(amounts)
+    known = [amount for amount in given if amount is not None]
+    return None if given and not known else sum(known)
+
+
+def _cut_off(trace: Trace) -> list[Lost]:
     """What began and never ended, as under a deadline: what it took is in no usage."""
 
     def name(row: Row) -> tuple[object, ...]:

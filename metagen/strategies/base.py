@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from metagen import html, threads
@@ -69,15 +68,7 @@ class Result:
         readable answer, do not vote. Empty if nobody votes, or if no vote counts anything. Values that may be negative
         are no votes: they raise InputError.
         """
-        weights = _weights(_by_answer(self._voting))
-        if any(weight < 0 for weight in weights.values()):
-            raise InputError(
-                f"shares of a vote need values of 0 or more, and by answer these sum to {weights!r:.200}; "
-                "count `candidates` by their `key` in place of it"
-            )
-        total = math.fsum(weights.values())
-        order = sorted(weights, key=lambda name: (-weights[name], name))
-        return {name: weights[name] / total for name in order} if total > 0 else {}
+        return shares_of(self.candidates)
 
     @property
     def physical(self) -> Usage:
@@ -112,14 +103,9 @@ class Result:
         parts.append(html.fold(f"{len(self.trace.rows)} spans", html.spans(self.trace)))
         return f"<div>{''.join(parts)}</div>"
 
-    @property
-    def _voting(self) -> list[Offer]:
-        """The candidates that ended and have an answer."""
-        return [c for c in self.candidates if c.key is not None and c.sequence.finish in ("eos", "stop")]
-
     def _bars(self) -> str:
         """Candidates by answer, the heaviest first; one by one where no answers were read."""
-        voting = self._voting
+        voting = _voting(self.candidates)
         groups = _by_answer(voting or self.candidates, read=bool(voting))
         scored, weights = _scored(groups), _weights(groups)
         order = sorted(weights, key=lambda name: (-weights[name], name))
@@ -139,6 +125,24 @@ class Result:
         }
         rows += [[what, str(count), *[""] * (len(columns) - 2)] for what, count in left_out.items() if count]
         return html.table(columns, rows) if rows else ""
+
+
+def shares_of(candidates: Iterable[Offer]) -> dict[str, float]:
+    """The share of the vote of each answer: see `Result.shares`."""
+    weights = _weights(_by_answer(_voting(candidates)))
+    if any(weight < 0 for weight in weights.values()):
+        raise InputError(
+            f"shares of a vote need values of 0 or more, and by answer these sum to {weights!r:.200}; "
+            "count `candidates` by their `key` in place of it"
+        )
+    total = math.fsum(weights.values())
+    order = sorted(weights, key=lambda name: (-weights[name], name))
+    return {name: weights[name] / total for name in order} if total > 0 else {}
+
+
+def _voting(candidates: Iterable[Offer]) -> list[Offer]:
+    """The candidates that ended and have an answer."""
+    return [c for c in candidates if c.key is not None and c.sequence.finish in ("eos", "stop")]
 
 
 def _by_answer(candidates: Iterable[Offer], *, read: bool = True) -> dict[str, list[float | None]]:
@@ -239,28 +243,31 @@ class Strategy(Generator):
     async def generate(
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
     ) -> list[Sequence]:
+        return [one for one, _ in await self.choose_among(prefix, n=n, start=start, until=until, scope=scope)]
+
+    async def choose_among(
+        self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
+    ) -> list[tuple[Sequence, tuple[Offer, ...]]]:
+        """`generate`, each sequence with the candidates that it was chosen among (`Result.candidates`)."""
         self.check(prefix, n, start, until)
         if n > 1 and scope.limited:
             return await self._in_turn(prefix, n, start, until, scope)
-        return await scope.gather(
-            *(
-                self._anytime(prefix, until, scope.child(str(i), speaks=n == 1))
-                for i in range(start, start + n)
-            )
-        )
+        children = [scope.child(str(i), speaks=n == 1) for i in range(start, start + n)]
+        found = await scope.gather(*(self._anytime(prefix, until, child) for child in children))
+        return [(one, tuple(child.offers)) for one, child in zip(found, children, strict=True)]
 
     async def _in_turn(
         self, prefix: Sequence, n: int, start: int, until: Until, scope: Scope
-    ) -> list[Sequence]:
+    ) -> list[tuple[Sequence, tuple[Offer, ...]]]:
         """One after the other, the first that fit: side by side, what each may spend would hang on who is faster."""
-        results: list[Sequence] = []
+        results: list[tuple[Sequence, tuple[Offer, ...]]] = []
         for i in range(start, start + n):
             child = scope.child(str(i))
             result = await self._anytime(prefix, until, child)
             # A run that the limit ended with nothing is no result, unless it is all that there is.
             nothing = result.text == prefix.text and result.finish is None
             if not results or not (nothing and child.exhausted):
-                results.append(result)
+                results.append((result, tuple(child.offers)))
             if child.exhausted:
                 break
         return results
@@ -347,8 +354,11 @@ class Strategy(Generator):
 
         Who leaves the iteration ends the work. Raises what `asolve` raises, behind the events before.
         """
-        work = partial(self.asolve, prompt, budget=budget, seed=seed, journal=journal)
-        async with aclosing(follow(lambda on_event: work(on_event=on_event))) as events:
+
+        async def work(on_event: Listener) -> Result:
+            return await self.asolve(prompt, budget=budget, seed=seed, journal=journal, on_event=on_event)
+
+        async with aclosing(follow(work)) as events:
             async for event in events:
                 if isinstance(event, Event):
                     yield event

@@ -373,4 +373,18 @@ NAMED = (
         "or None in cut:",
         "tests/serve/test_server.py::test_tokens_that_a_deadline_cut_off_are_not_told_as_none",
     ),
+    Named(
+        "calls that a deadline cut off may have taken their worst case",
+        "metagen/serve/usage.py",
+        "Usage.sum([*(row.usage for row in rows), *(row.worst for row in cut)])",
+        "Usage.sum([*(row.usage for row in rows)])",
+        "tests/serve/test_usage.py::test_what_is_known_of_a_vote_that_a_deadline_cut_is_told",
+    ),
+    Named(
+        "a deadline is that of a request, and not of each prompt",
+        "metagen/serve/solve.py",
+        "self._observed(jobs[number], limit,",
+        "self._observed(jobs[number], self.limit([jobs[number]]),",
+        "tests/serve/test_server.py::test_a_deadline_is_that_of_the_whole_request",
+    ),
 )

@@ -47,9 +47,11 @@ class ServeSpec(Spec):
     """A server of the OpenAI API, with every configuration of the grid as a model.
 
     host: the address it listens on; any address but this machine's own needs keys. port: 0 takes a free one. keys:
-    of clients; without any, every program on this machine is served. concurrency: requests in work at a time.
-    waiting: requests that may wait; more are refused. deadline: seconds for a request, its wait for a place
-    included. max_n: choices, and samples of a strategy, at most. max_tokens: of a sample, at most. max_body: bytes
+    of clients; without any, every program on this machine is served. concurrency: prompts in work at a time, one
+    of each request at least; more of the same request have the places that no request waits for. waiting: requests
+    that may wait; more are refused. deadline: seconds for a request, its wait for a place included. max_n: choices
+    of a request, and `metagen.n`, each at most. max_samples: of a request, at most: prompts × choices × samples of
+    the strategy; one choice of a model of this file may have more. max_tokens: of a sample, at most. max_body: bytes
     of a request, at most. effort: by `reasoning_effort`. own_sampling: ignores temperature and other sampling
     parameters of requests. aliases: other names of models. origins: web pages that may send requests (CORS).
     exhausted: a request whose budget ends gets its best answer so far, or an error.
@@ -62,6 +64,7 @@ class ServeSpec(Spec):
     waiting: Count = 256
     deadline: Quantity | None = None
     max_n: Count = 128
+    max_samples: Count = 1024
     max_tokens: Count = 16384
     max_body: Count = 1_000_000
     effort: dict[Literal["none", "minimal", "low", "medium", "high", "xhigh"], EffortSpec] = Field(default={})
