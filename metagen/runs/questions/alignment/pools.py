@@ -110,7 +110,7 @@ def read_rewards(
     logprob = np.array(votes.logprob[rows, :width], np.float64)
     unknown = int((~np.isfinite(logprob)).sum())
     if (temperature != 1.0 or adapters) and unknown < logprob.size:
-        at = "one that is not known" if temperature is None else f"{temperature:g}"
+        at = "an unknown temperature" if temperature is None else f"{temperature:g}"
         at += f" with {adapters}" if adapters else ""
         notes.append(
             Note(where, "only the bound on KL is shown: log-probabilities are the model's at temperature 1, and "

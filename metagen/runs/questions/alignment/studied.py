@@ -61,7 +61,7 @@ def study_pools(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Stu
         if proxy is None or proxy not in votes.scores:
             yield Note(
                 model.name,
-                f"reward against KL is not measured, because {proxy or 'every verifier'} has no scores",
+                f"reward against KL is not measured, because there are no scores of {proxy or 'any verifier'}",
             )
         elif gold not in ("correct", *votes.scores):
             yield Note(
