@@ -185,7 +185,7 @@ def test_measured_divergences_are_shown(result: StudyResult) -> None:
 
 def test_temperatures_of_pools_are_asked_of_the_facts(result: StudyResult) -> None:
     models = tuple(replace(m, temperature=None) for m in result.models)
-    assert "not known" in section(replace(result, models=models)).notes[0].text
+    assert "unknown temperature" in section(replace(result, models=models)).notes[0].text
     votes = tuple(replace(v, generator=v.model) for v in result.votes)
     known = replace(result, models=models, votes=votes, facts={"temperatures": {"small": 1.0, "large": 1.0}})
     assert section(known).notes == ()
