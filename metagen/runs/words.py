@@ -22,7 +22,7 @@ PER_PROBLEM = "per problem"
 #: What a tie is (`analysis.ties`).
 TIED = "half a point, or two Monte-Carlo errors"
 #: What measured seconds are.
-TIMED = "Seconds: wall time of calls, waiting for the batch included, added up; depends on concurrency."
+TIMED = "Seconds are the summed wall time of calls, with waits for the batch; they depend on concurrency."
 
 
 def unit(cost: str) -> str:

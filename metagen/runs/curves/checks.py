@@ -29,15 +29,15 @@ def problems(count: int) -> tuple[Note, ...]:
         return (
             Note(
                 "problems",
-                "one problem tells nothing about others: no interval, no test, no groups by difficulty, no fitted "
-                f"law; give at least {FEW}",
+                "one problem allows no interval, no test, no groups by difficulty and no fitted law; give at least "
+                f"{FEW}",
             ),
         )
     if count < FEW:
         return (
             Note(
                 "problems",
-                f"{count} problems are too few for intervals: fewer than {FEW} say hardly anything of others",
+                f"{count} problems are too few for intervals; give at least {FEW}",
             ),
         )
     return ()
@@ -56,8 +56,8 @@ def duplicates(prompts: Mapping[str, str]) -> tuple[Note, ...]:
     return (
         Note(
             "problems",
-            f"{len(prompts)} problems have {len(ids)} different prompts ({shown}{more}): counted once they would be "
-            f"{len(ids)} problems, so that intervals are too narrow",
+            f"{len(prompts)} problems have only {len(ids)} different prompts ({shown}{more}), so intervals are too "
+            "narrow",
         ),
     )
 
@@ -95,7 +95,7 @@ def _missing(curves: abc.Sequence[Curve]) -> Iterator[Note]:
             else (curve.name, "the others failed")
         )
         if some < every:
-            yield Note(about, f"measured on {some} of {every} problems: the others failed")
+            yield Note(about, f"measured on {some} of {every} problems; the others failed")
         for n, there in zip(curve.ns.tolist(), measured.sum(axis=1).tolist(), strict=True):
             if there < some:
                 yield Note(about, f"n = {n} is measured on {there} of {some} problems, {why}")
@@ -111,7 +111,7 @@ def _flat(curves: abc.Sequence[Curve]) -> Iterator[Note]:
             yield Note(
                 curve.name,
                 f"{'all' if there[0] else 'none'} of {count} problems {'are' if there[0] else 'is'} solved at every n: "
-                f"they tell nothing apart, no law and no saturation{exact if count >= FEW else ''}",
+                f"they show no differences, no law and no saturation{exact if count >= FEW else ''}",
             )
 
 

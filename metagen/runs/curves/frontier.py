@@ -278,9 +278,11 @@ def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:
     zero = [c.name for c in curves if cost in c.costs and _zero(c, cost)]
     unknown = [c.name for c in curves if c.name not in fine and c.name not in zero]
     if zero:
-        notes.append(Note(cost, f"zero for {', '.join(zero)}: no place on a logarithmic axis, left out"))
+        notes.append(
+            Note(cost, f"zero for {', '.join(zero)}, which a logarithmic axis cannot show: left out")
+        )
     if unknown:
-        notes.append(Note(cost, f"unknown for {', '.join(unknown)}: left out of what is compared at it"))
+        notes.append(Note(cost, f"unknown for {', '.join(unknown)}: left out of comparisons at this cost"))
     return notes
 
 
@@ -298,7 +300,7 @@ def missing(result: StudyResult) -> list[Note]:
     if curves and (both := int(shared_problems(curves).sum())) < every:
         own = {curve.name: int(shared_problems([curve]).sum()) for curve in curves}
         least = min(own, key=own.__getitem__)
-        text = f"compared on {both} of {every} problems, those that all curves have; fewest: {least} ({own[least]})"
+        text = f"compared on the {both} of {every} problems that all curves have; {least} has the fewest ({own[least]})"
         notes.append(Note("problems", text))
     return notes
 

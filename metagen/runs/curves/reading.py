@@ -50,8 +50,8 @@ OFF: Final[Mapping[str, Any]] = {
 }
 _BLOCK = re.compile(r"(?:^|/)block/(\d+)(?:/|$)")
 POOLED_SECONDS = (
-    "of pools are unknown: all samples were drawn side by side, and a part of them by itself was not timed; "
-    "roofline:NAME and latency:NAME model it"
+    "of pools are unknown, because all samples were drawn side by side; roofline:NAME and latency:NAME "
+    "model them"
 )
 
 
@@ -247,7 +247,9 @@ class Run:
         elif written.get("kind") == "replay":
             # What was measured is the time of looking samples up.
             total["seconds"] = np.full(samples.shape, np.nan)
-            self.notes.append(Note("seconds", f"of {model} are unknown: its samples were recorded elsewhere"))
+            self.notes.append(
+                Note("seconds", f"of {model} are unknown, because its samples were recorded elsewhere")
+            )
         elif line.pooled and np.isfinite(total["seconds"]).any():
             # All samples of a pool were drawn side by side: how long n of them take was not measured.
             total["seconds"] = np.full(samples.shape, np.nan)
@@ -271,7 +273,7 @@ class Run:
         if np.isnan(found["tokens"]).all() and not np.isnan(found["generated"]).all():
             found["tokens"] = found["generated"]
             self.notes.append(
-                Note("tokens", f"of {model} are those it wrote: nobody has counted its prompts")
+                Note("tokens", f"of {model} are the written ones; the tokens of its prompts are unknown")
             )
         for name in ("generated", "tokens"):
             if size.tokens is not None and np.isnan(found[name]).all():

@@ -51,9 +51,9 @@ def draw_budgets(groups: Mapping[str, Sequence[Point]], x: Axis, what: str) -> t
     }
     each = f", with each {what}" if len(groups) > 1 else ""
     banded = any(not isnan(p.low) for points in groups.values() for p in points)
-    band = " Band: the 95% interval of the line that reaches most." if banded else ""
-    grey = f" Grey: other lines, which reach less than these {MOST}." if len(groups) > MOST else ""
-    return drawn, f"{TITLE}{each}, as measured. Dots: the best of all for their cost.{band}{grey}"
+    band = " The band is the 95% interval of the highest line." if banded else ""
+    grey = f" Grey lines reach less than these {MOST}." if len(groups) > MOST else ""
+    return drawn, f"{TITLE}{each}, as measured. Dots are the best of all for their cost.{band}{grey}"
 
 
 def answer(result: StudyResult) -> Answer:
@@ -91,7 +91,7 @@ def _table(result: StudyResult) -> Table | None:
         try:
             found = recommend(result, {cost: budget})
         except InputError:
-            rows.append((html.amount(budget), "nothing is so cheap", "–", "–"))
+            rows.append((html.amount(budget), "no configuration is so cheap", "–", "–"))
             continue
         spent = found.costs.get(cost)
         bounds = "" if isnan(found.low) else f" ({words.between(found.low, found.high)})"
@@ -104,8 +104,8 @@ def _table(result: StudyResult) -> Table | None:
     if not rows:
         return None
     caption = (
-        f"What to run, by the {words.unit(cost)} that a problem may take on average, and what to expect of it, in "
-        "percent with the 95% interval."
+        f"The configuration to run, by the {words.unit(cost)} that a problem may take on average, and its expected "
+        "accuracy in percent with the 95% interval."
     )
     return Table("answer", caption, ("budget", "run", "solves", "spends"), tuple(rows), frozenset({0, 2, 3}))
 

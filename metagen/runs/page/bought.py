@@ -47,7 +47,10 @@ def answer(measured: Iterable[Measured]) -> Answer:
         )
         for budget, best in bought(honest, cost)
     )  # fmt: skip
-    told = f"What to run, by the {unit} that a problem may take on average, and what it solves, with the 95% interval."
+    told = (
+        f"The configuration to run, by the {unit} that a problem may take on average, and its accuracy with the "
+        "95% interval."
+    )
     table = Table("answer", told, ("budget", "run", "solves", "spends"), rows, frozenset({0, 2, 3}))
     return Answer(drawn, table if rows else None, caption)
 

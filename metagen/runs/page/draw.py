@@ -245,8 +245,8 @@ def _panels(plot: Plot) -> tuple[dict[str, Panel], int]:
 def _caption(plot: Plot, left_out: int) -> str:
     if not left_out:
         return plot.caption
-    points = "1 point has" if left_out == 1 else f"{left_out} points have"
-    return f"{plot.caption} {points} no place on these axes, and stand in the table only.".strip()
+    points = "1 point lies" if left_out == 1 else f"{left_out} points lie"
+    return f"{plot.caption} {points} outside these axes; the table has all points.".strip()
 
 
 def _panel_title(title: str, panel: str) -> str:

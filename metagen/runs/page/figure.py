@@ -121,13 +121,13 @@ def plots(results: Results) -> list[Plot]:
     )
     found = [_plot("samples", "Accuracy against samples", subsets, panels(measured, "generator"))]
     if all(m.generated for m in measured):
-        caption = "Tokens that the generator wrote for a problem, on average."
+        caption = "Mean number of tokens that the generator wrote for a problem."
         lines = panels(measured, "generator", "generated")
         found.append(_plot("tokens", "Accuracy against tokens", caption, lines))
     if all(m.flops for m in measured):
         caption = (
-            "All floating-point operations for a problem, the verifier’s included: one panel for each strategy, so "
-            "that models of different sizes can be compared at equal compute."
+            "All floating-point operations of a problem, the verifier’s included. Each strategy has a panel, which "
+            "compares models of different sizes at equal compute."
         )
         found.append(_plot("flops", "Accuracy against FLOPs", caption, panels(measured, "strategy", "flops")))
     if results.levels:

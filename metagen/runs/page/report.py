@@ -68,7 +68,7 @@ def render(
     """Everything that `metagen report` shows. wrote: whether it has written files."""
     parts: list[RenderableType] = [_headline(state, results, directory)]
     if said := audit.report_lines(audited):
-        parts += [Text("What the recorded samples are", "bold yellow"), _list(said), Text()]
+        parts += [Text("Audit of the recorded samples", "bold yellow"), _list(said), Text()]
     if results.configurations:
         title = "Accuracy in % ± standard error, with 95% intervals, by the number n of candidates"
         parts += [Text(title, "bold"), accuracies(results.configurations), Text()]

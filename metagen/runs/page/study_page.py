@@ -190,11 +190,11 @@ def _facts(result: StudyResult) -> str:
     count = len(result.problems)
     models = words.join_words([m.name for m in result.models])
     points = sum(len(c.ns) for c in result.curves)
-    elsewhere = "What to expect is measured on problems that had no part in the choice."
+    elsewhere = "Expected accuracies are measured on problems that had no part in the choice."
     if count < FEW:
         elsewhere = (
-            f"Of fewer than {FEW} problems there are no intervals, and what to expect is the mean of the problems that "
-            "it was picked on: expect less of others."
+            f"With fewer than {FEW} problems there are no intervals. The expected accuracy is then the mean of the "
+            "problems of the choice; expect less on others."
         )
     return (
         f"{count:,} problems; {models}; {points:,} configurations; seed {result.seed}. Intervals are 95%, "
@@ -205,21 +205,21 @@ def _facts(result: StudyResult) -> str:
 def _methods(result: StudyResult) -> list[str]:
     """How all of it was measured."""
     said = [
-        "Parallel strategies share one pool of samples of each model and problem: accuracies at n are averages over "
-        "random subsets of it, exact where that can be computed, otherwise with a Monte-Carlo error that curves.csv "
-        "gives. Searches ran by themselves at every n.",
-        "Intervals are over problems, and allow for kinds of problems that these do not hold: the exact binomial bound "
-        "where all are right or all wrong. Differences are paired over the same problems and tested by the exact "
-        "randomisation test; p-values of one section are corrected together (Holm 1979), intervals are each "
-        "comparison's own, uncorrected. Where a difference is not shown, the smallest detectable one (found with "
-        "probability 0.8) stands beside.",
-        f"Accuracies tie that differ by no more than {words.TIED}: what is on a frontier or recommended must win by "
-        "more, and of ties the cheapest is named.",
-        f"{_explain_worth(len(result.problems))} Frontiers are drawn as measured, which flatters a little.",
-        "Costs in samples, tokens, FLOPs and money are accounted: what a configuration would spend by itself, its "
-        "verifiers included. Seconds are measured where a configuration ran by itself: wall time of its calls, waiting "
-        "for the batch included, added up. Roofline seconds and latencies are modelled, and say so. Equal cost mixes "
-        "two neighbouring n by a coin, so that the mean cost is the budget.",
+        "Parallel strategies share one pool of samples of each model and problem. Accuracies at n are averages over "
+        "random subsets of the pool. They are exact if a formula exists; otherwise curves.csv gives their Monte-Carlo "
+        "error. Searches ran by themselves at every n.",
+        "Intervals are over problems, and allow for unseen kinds of problems. If all answers are right or all wrong, "
+        "they are the exact binomial bounds. Differences are paired over the same problems and tested by the exact "
+        "randomisation test. The p-values of one section are corrected together (Holm 1979); the interval of each "
+        "comparison is uncorrected. A difference that is not shown stands beside the smallest detectable one (found "
+        "with probability 0.8).",
+        f"Two accuracies tie if they differ by at most {words.TIED}. A configuration must win by more to be on a "
+        "frontier or to be recommended. Of ties, the cheapest is named.",
+        f"{_explain_worth(len(result.problems))} Frontiers are drawn as measured, so they look a little too good.",
+        "Costs in samples, tokens, FLOPs and money are accounted: the spending of a configuration by itself, with its "
+        "verifiers. Seconds are measured for configurations that ran by themselves: the summed wall time of their "
+        "calls, with waits for the batch. Roofline seconds and latencies are modelled, and marked so. Equal cost mixes "
+        "two neighbouring n by a coin, so the mean cost is the budget.",
     ]
     if result.tuned:
         said.append(f"Settings were tuned on development problems, and frozen. {measured.tuning(result)}")
@@ -230,12 +230,12 @@ def _explain_worth(problems: int) -> str:
     """Explain how the accuracy of a picked configuration is measured."""
     if problems < FEW:
         return (
-            "What is picked as the best on these problems has the mean that it has on them: fewer than "
-            f"{FEW} are too few for cross-fitting."
+            "The accuracy of a picked configuration is its mean on these problems: cross-fitting needs "
+            f"{FEW} problems or more."
         )
     return (
-        "What is picked as the best on these problems is measured by cross-fitting, on problems that had no part in "
-        "the choice, wherever a recommendation is made."
+        "The accuracy of a recommended configuration is measured by cross-fitting, on problems that had no part in "
+        "the choice."
     )
 
 
@@ -278,7 +278,7 @@ def _notes(result: StudyResult) -> Section:
     from metagen.runs.curves import checks
 
     notes: tuple[Note, ...] = tuple(dict.fromkeys((*result.notes, *checks.notes(result))))
-    return Section("notes", "What could not be computed", notes=notes)
+    return Section("notes", "Figures that could not be computed", notes=notes)
 
 
 def _answers(section: Section) -> tuple[Table, ...]:

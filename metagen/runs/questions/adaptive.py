@@ -196,7 +196,8 @@ def section(result: StudyResult) -> Section | None:
         "adaptive",
         "Adaptive allocation",
         "An adaptive strategy is compared with the plain vote at its own mean cost, not at its largest n. Replays take "
-        f"{ORDERS} random orders of each pool; allocation is learned on half of the problems and used on the other.",
+        f"{ORDERS} random orders of each pool. Allocation is learned on one half of the problems and used on the "
+        "other.",
         tables=tuple(tables),
         notes=tuple(notes),
     )
@@ -206,7 +207,7 @@ def _apart(result: StudyResult, there: Set[str]) -> list[Note]:
     """Points of adaptive strategies that are not compared."""
     cost = main_cost(result)
     return [
-        Note(name, "its model has no plain vote that was measured at this cost: not compared")
+        Note(name, "not compared: its model has no plain vote that was measured at this cost")
         for curve in (curves_with_cost(result, cost) if cost else [])
         if registry.says(curve.kind, "adaptive")
         for point in np.flatnonzero(np.isfinite(curve.accuracy).any(axis=1)).tolist()
@@ -297,8 +298,8 @@ def _ran(every: list[Ran]) -> Table | None:
         accuracy = share(float(np.nanmean(one.accuracy)))
         rows.append((one.name, with_unit(one.spends, one.cost), accuracy, share(one.beside.mean), times))
     caption = (
-        "Adaptive strategies as they ran, beside the plain vote at their mean cost; last: the cost of a vote as "
-        "accurate, over theirs, with a 95% interval over problems."
+        "Adaptive strategies as they ran, beside the plain vote at their mean cost. The last column is the cost of an "
+        "equally accurate vote, divided by theirs, with a 95% interval over problems."
     )
     columns = ("configuration", "spends", "accuracy", "majority at that cost", "majority's cost for as much")
     return Table("adaptive", caption, columns, tuple(rows), frozenset({1, 2, 3, 4})) if rows else None
@@ -317,8 +318,8 @@ def _replay_table(every: Mapping[str, Replayed]) -> Table | None:
         accuracy = with_interval(float(one.accuracy.mean()), nan, nan)
         rows.append((model, str(one.most), fewer, accuracy, lost, share(float(one.agreement.mean()))))
     caption = (
-        "The rule of adaptive-consistency (Beta, 0.95) replayed over pools, against a vote over all of `most` samples; "
-        "agreement: how often both choose the same answer."
+        "The rule of adaptive consistency (Beta, 0.95) replayed over pools, against a vote over all of `most` samples. "
+        "“Agreement” is the share of problems on which both choose the same answer."
     )
     columns = ("model", "most", "fewer samples", "accuracy", "gained", "agreement")
     return Table("replay", caption, columns, tuple(rows), frozenset({1, 2, 3, 4, 5})) if rows else None
@@ -331,8 +332,8 @@ def _dealing(every: list[Dealt]) -> Table | None:
         for one in every
     ]  # fmt: skip
     caption = (
-        "Votes whose samples are dealt by difficulty, learned on the other half of the problems, against as many for "
-        "each; drawn: the mean number that allocation spent."
+        "Votes with samples allocated by difficulty, learned on the other half of the problems, against equal numbers "
+        "for all problems. “Drawn” is the mean number that allocation spent."
     )
     columns = ("model", "samples a problem", "drawn", "by difficulty", "as many for each")
     return Table("allocation", caption, columns, tuple(rows), frozenset({1, 2, 3, 4})) if rows else None

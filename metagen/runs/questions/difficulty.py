@@ -134,8 +134,8 @@ def section(result: StudyResult) -> Section:
     curves = comparable(result, cost) if cost is not None else []
     if cost is not None and pools and (left := len(curves_with_cost(result, cost)) - len(curves)):
         text = (
-            f"{left} curves are left out: these strategies run by themselves, on both halves of the samples, and the "
-            "other half tells how hard a problem is"
+            f"{left} curves are left out: these strategies run by themselves, on both halves of the samples, and one "
+            "half is needed for the difficulty of the problems"
         )
         notes.append(Note(name, text))
     if cost is not None and pools and curves:
@@ -143,12 +143,13 @@ def section(result: StudyResult) -> Section:
         made = groups(pools, min(GROUPS, max(1, int(over.sum()) // FEW)))
         fewest = min((int((over & (made.of == g)).sum()) for g in range(len(made.names))), default=0)
         if fewest < FEW:
-            notes.append(
-                Note(name, f"the smallest group has too few problems for intervals, {fewest}: it takes {FEW}")
-            )
+            notes.append(Note(name, f"the smallest group has {fewest} problems; intervals need {FEW}"))
         if len(made.names) < 2:
             notes.append(
-                Note(name, "too few problems, or all equally hard by their independent samples: one group")
+                Note(
+                    name,
+                    "one group: there are too few problems, or their independent samples show no difference",
+                )
             )
         tables.append(_table(best_by_group(result, made, cost, budgets(result, cost)), cost))
         pictures += [_curves(result, model, made, cost) for model in dict.fromkeys(c.model for c in curves)]
@@ -156,7 +157,7 @@ def section(result: StudyResult) -> Section:
         notes.append(
             Note(
                 name,
-                "no independent pool of samples tells how hard a problem is (`study.limit`): levels only",
+                "only levels are shown: difficulty needs an independent pool of samples (`study.limit`)",
             )
         )
     if cost is not None and (levels := _levels(result, cost)) is not None:
@@ -164,9 +165,9 @@ def section(result: StudyResult) -> Section:
     return Section(
         name,
         title,
-        "How hard a problem is, its share of right samples in independent pools says, the mean over models: told with "
-        "the answers, so that it is an upper bound on what adapting to difficulty can win. What is "
-        "best in a group is picked on one half of its problems and measured on the other, both ways.",
+        "The difficulty of a problem is its share of right samples in independent pools, averaged over models. It uses "
+        "the answers, so the gain from adapting to difficulty is an upper bound. The best strategy of a "
+        "group is picked on one half of its problems and measured on the other, both ways.",
         pictures=tuple(p for p in pictures if p.panels),
         tables=tuple(t for t in tables if t.rows),
         notes=tuple(notes),

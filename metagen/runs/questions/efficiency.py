@@ -18,10 +18,10 @@ from metagen.runs.questions.section import Finding, Plot, Section, Table
 
 TITLE = "Efficiency beyond tokens"
 TEXT = (
-    "Modelled by the roofline: each call takes at least the time of its FLOPs and of reading weights, keys and values. "
-    "Work is the sum over all calls, one at a time; waiting is the longest path of calls that wait for one another, on "
-    "as many machines as there are calls; parallelism is the one divided by the other. On one machine for each model, "
-    "calls share slots by continuous batching. Real machines are slower."
+    "The roofline models these figures: a call takes at least the time of its FLOPs, and of reading weights, keys and "
+    "values. “Work” is the sum over all calls, one at a time. “Waiting” is the longest path of dependent calls, each "
+    "on a machine of its own. “Parallelism” is work divided by waiting. On one machine for each model, calls share "
+    "slots by continuous batching. Real machines are slower."
 )
 #: Pairs of configurations of which one costs so much more count as different.
 APART = 1.05
@@ -53,9 +53,9 @@ def section(result: StudyResult) -> Section:
 
 def order(result: StudyResult, accelerator: str) -> Finding:
     """Whether configurations that cost more FLOPs are those that are waited for longer: the share of pairs in order."""
-    question = f"Does a budget of FLOPs tell how long a user waits (on {accelerator})?"
+    question = f"Does a budget of FLOPs tell the waiting time of a user (on {accelerator})?"
     claim = (
-        "A budget of tokens is not the only measure: methods of equal tokens differ in what they wait for."
+        "A budget of tokens is not the only measure: methods with equal tokens differ in their waiting time."
     )
     source = "Welleck et al. 2024, From decoding to meta-generation, arXiv:2406.16838"
     points = [
@@ -74,14 +74,14 @@ def order(result: StudyResult, accelerator: str) -> Finding:
     near = [max(a[1], b[1]) / min(a[1], b[1]) for a, b in combinations(points, 2)
             if max(a[0], b[0]) <= APART * min(a[0], b[0])]  # fmt: skip
     widest = (
-        f" Of equal FLOPs, within {APART - 1:.0%}, one is waited for up to {max(near):.2g} times longer."
+        f" With equal FLOPs, within {APART - 1:.0%}, one takes up to {max(near):.2g} times as long as another."
         if near
         else ""
     )
     return Finding(
         question,
-        f"Of {len(pairs):,} pairs of configurations with different FLOPs, {same:.0%} are waited for in the same order; "
-        f"{1 - same:.0%} are not.{widest}",
+        f"Of {len(pairs):,} pairs of configurations with different FLOPs, {same:.0%} have the same order of waiting "
+        f"times; {1 - same:.0%} do not.{widest}",
         estimate=same, unit="share of pairs", claim=claim, source=source,
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _waiting(loads: list[Load]) -> Table:
         for one in loads
     ]  # fmt: skip
     caption = (
-        "Modelled time per problem: of all calls, of the longest path, and on one machine for each model."
+        "Modelled time of a problem: for all calls, for the longest path, and on one machine for each model."
     )
     return Table("waiting", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
@@ -132,8 +132,8 @@ def _memory(loads: list[Load]) -> Table:
         for one in loads
     ]  # fmt: skip
     caption = (
-        "Memory and occupancy while one problem runs on one machine for each model. Shareable: of the tokens that "
-        "calls read, those which another call had read before."
+        "Memory and occupancy while one problem runs on one machine for each model. “Shareable” is the share of read "
+        "tokens that another call had read before."
     )
     return Table("memory", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
@@ -147,7 +147,7 @@ def _machines(facts: Mapping[str, Any]) -> Table:
         )
         for a in facts.get("accelerators", ())
     ]  # fmt: skip
-    caption = "The accelerators: below so many FLOPs for each byte that is read, bandwidth binds."
+    caption = "The accelerators. Below this number of FLOPs for each byte read, bandwidth is the limit."
     return Table("accelerators", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
@@ -164,8 +164,8 @@ def _spending_table(facts: Mapping[str, Any]) -> Table:
         for p in parts
     ]  # fmt: skip
     caption = (
-        "What the whole run spent, each record once, in tokens. Computed twice: tokens computed beyond those that are "
-        "accounted for, such as prefixes that an engine's cache had lost."
+        "Tokens of the whole run, with each record counted once. “Computed twice” counts tokens beyond the accounted "
+        "ones, such as prefixes that an engine's cache had lost."
     )
     return Table("spent", caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
@@ -180,7 +180,7 @@ def _pictures(facts: Mapping[str, Any]) -> tuple[Plot, ...]:
         for name in {c["accelerator"] for c in every}
     }
     courses = [c for c in every if c["seconds"][-1] >= longest[c["accelerator"]][-1]]
-    few = "" if len(courses) == len(every) else f" The {COURSES} configurations that take longest."
+    few = "" if len(courses) == len(every) else f" The {COURSES} slowest configurations are shown."
 
     def panels(of: str, scale: float) -> dict[str, list[Line]]:
         found: dict[str, list[Line]] = {}
@@ -189,7 +189,7 @@ def _pictures(facts: Mapping[str, Any]) -> tuple[Plot, ...]:
             found.setdefault(one["accelerator"], []).append(Line(one["configuration"], x, y))
         return found
 
-    said = f"One problem, of median length, on one machine for each model; zero once it has ended.{few}"
+    said = f"One problem of median length, on one machine for each model. A line is zero after the end.{few}"
     return (
         Plot("memory-over-time", "Keys and values held over time", f"{said} Shared prefixes count once.",
              "modelled milliseconds", "megabytes held", panels("held", 1e-6), "linear"),
@@ -201,16 +201,14 @@ def _pictures(facts: Mapping[str, Any]) -> tuple[Plot, ...]:
 def _notes(facts: Mapping[str, Any], loads: list[Load]) -> list[Note]:
     notes = []
     if not facts:
-        notes.append(Note("efficiency", "no calls were measured: give study.accelerators, and run the study"))
+        notes.append(Note("efficiency", "no calls were measured; give study.accelerators, and run the study"))
     if unknown := facts.get("unknown"):
-        text = (
-            "the shape of a model, or what its calls read and wrote, is unknown: nothing is modelled for it"
-        )
+        text = "nothing is modelled for it: the shape of a model, or the tokens of its calls, are unknown"
         notes += [Note(name, text) for name in unknown]
     for how, text in (
-        ("at least", "waits for more than its calls tell, such as choices by the scores of other branches: its waiting "
-         "is the least"),
-        ("assumed", "compares or reads several samples at once: each such call is taken to wait for all of them"),
+        ("at least", "its waiting is a lower bound: it also waits for choices that its calls do not record, such as "
+         "those by the scores of other branches"),
+        ("assumed", "it compares or reads several samples at once; each such call is assumed to wait for all of them"),
     ):  # fmt: skip
         notes += [
             Note(name, text) for name in dict.fromkeys(one.configuration for one in loads if one.how == how)

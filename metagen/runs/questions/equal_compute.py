@@ -84,14 +84,14 @@ def unpaid(result: StudyResult) -> tuple[Note, ...]:
     notes = []
     for cost, given in result.budgets.items():
         if (least := cheapest(result, cost)) is None:
-            what = f"no curve knows it{remedy(cost)}: budgets in it are not compared"
+            what = f"it is unknown for every curve{remedy(cost)}; budgets in it are not compared"
             notes.append(Note(cost, what))
             continue
         name, spends = least
         notes += [
             Note(
                 cost,
-                f"{with_unit(b, cost)} is below the cheapest, {name} at {with_unit(spends, cost)}: it pays for nothing",
+                f"{with_unit(b, cost)} pays for no configuration; the cheapest is {name} at {with_unit(spends, cost)}",
             )
             for b in sorted(given)
             if b < spends * (1.0 - SLACK)
@@ -147,7 +147,7 @@ def tables(result: StudyResult) -> tuple[tuple[Table, ...], tuple[Note, ...]]:
         made, said = table(result, cost)
         found += [made] if made is not None else []
         if made is None and not said:
-            what = f"no model has two strategies whose {unit(cost)} are known: not compared in it"
+            what = f"nothing is compared: no model has two strategies with known {unit(cost)}"
             said = (Note(cost, what),)
         notes += said
     return tuple(found), tuple(notes)
@@ -163,7 +163,7 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
     notes = tuple(
         Note(
             curve.name,
-            f"it and {reference.name} share no budget in {unit(cost)}, or no problem: not compared",
+            f"not compared: it and {reference.name} share no budget in {unit(cost)}, or no problem",
         )
         for curve, reference, _ in _facing(result, cost)
         if curve.name not in there
@@ -174,15 +174,17 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
     said = ("accuracy", "against", "its accuracy", "difference", "p", "detectable")
     columns = ("budget", "configuration", "n", "spends", *said)
     caption = (
-        f"Accuracy at equal cost, in {unit(cost)}: differences in points, paired by problem, each with its own "
-        f"95% interval, uncorrected; p corrected by Holm for {sum(r.contrast is not None for r in every)} comparisons. "
-        "Detectable: the least difference that would have been shown with probability 0.8. Spends: what both do, the "
-        "most that both can where that is less than the budget. n: the points that it lies between."
+        f"Accuracy at equal cost, in {unit(cost)}. Differences are in points, paired by problem, each with its own "
+        f"uncorrected 95% interval. p is corrected by Holm for {sum(r.contrast is not None for r in every)} "
+        "comparisons. “Detectable” is the smallest difference that these problems show with probability 0.8. "
+        "“Spends” is the cost of both sides: the budget, or the largest cost that both can spend. “n” gives the "
+        "neighbouring points."
     )
     counts = [int(np.isfinite(rival.at.accuracy).sum()) for rival in every]
     if min(counts) < len(result.problems):
         caption += (
-            f" Of {len(result.problems)} problems each has those that both measured, {min(counts)} or more."
+            f" Each comparison uses the problems that both measured: {min(counts)} or more of "
+            f"{len(result.problems)}."
         )
     return Table(
         table_name("equal-compute", result, cost), caption, columns, rows, frozenset({0, 3, 4, 6, 7, 8, 9})

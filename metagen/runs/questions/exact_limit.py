@@ -74,9 +74,9 @@ def table() -> Table:
         for e in every
     )
     caption = (
-        f"The same on a model that can be enumerated, where the limit is known: {every[0].problems} beginnings of "
-        f"words, of which palindromes are right; votes over {SAMPLES} samples, the plug-in limit of {OTHERS} others, "
-        "and argmax Σ v·g of the model itself."
+        f"The same on a model with a known limit, because it can be enumerated. Its problems are {every[0].problems} "
+        f"beginnings of words, and palindromes are right. The columns are votes over {SAMPLES} samples, the plug-in "
+        f"limit of {OTHERS} others, and argmax Σ v·g of the model itself."
     )
     columns = ("vote", "problems", f"at n = {SAMPLES}", "plug-in limit", "halves agree", "exact limit")
     return Table("saturation-exact", caption, columns, rows, frozenset({1, 2, 3, 4, 5}))

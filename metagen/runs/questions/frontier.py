@@ -65,11 +65,10 @@ def section(result: StudyResult) -> Section:
     crossed, notes = _crossings(result, cost)
     return Section(
         "frontier",
-        "What is best for its cost",
-        "Every configuration at the mean cost of a problem, its verifiers' included. On the frontier is what beats all "
-        f"that is cheaper on these problems by more than a tie ({TIED}); how often it is there when problems are "
-        "resampled says how sure that is. "
-        "Upper bounds that know the answers never count.",
+        "The best for its cost",
+        "Each configuration stands at its mean cost of a problem, verifiers included. A configuration is on the "
+        f"frontier if it beats every cheaper one on these problems by more than a tie ({TIED}). The share of resamples "
+        "that put it there shows how sure this is. Configurations that know the answers never count.",
         pictures=tuple(pictures),
         tables=(*tables, *crossed),
         notes=(
@@ -93,9 +92,9 @@ def comparison(result: StudyResult) -> Section:
     return Section(
         "equal-compute",
         "Strategies at equal compute",
-        "Between two points of a curve a coin decides which n a problem gets, so that both sides spend the same on "
-        "average; below its cheapest point a strategy has no row. Where one of the two was not measured up to the "
-        "budget, they are compared at the most that both can spend.",
+        "Between two points of a curve, a coin decides the n of each problem, so both sides spend the same on average. "
+        "Below its cheapest point a strategy has no row. If one of the two was not measured up to the budget, the "
+        "table compares them at the largest cost that both can spend.",
         pictures=tuple(heats(result)),
         tables=tables,
         notes=(*equal_compute.unpaid(result), *notes),
@@ -116,7 +115,7 @@ def heats(result: StudyResult) -> list[Heat]:
             continue
         caption = f"Accuracy of {strategy} by model and n, over the problems that have it."
         if curves[0].oracle:
-            caption += " It knows the answers: an upper bound."
+            caption += " It knows the answers, so it is an upper bound."
         found.append(
             Heat(
                 f"heat-{_file(strategy)}", strategy, caption,
@@ -136,15 +135,15 @@ def _plot(result: StudyResult, cost: str, *, error: bool = False) -> Plot:
     lines = [line for label, mine in best.items() if (line := _line(label, mine, error)) is not None]
     what = "error" if error else "accuracy"
     caption = (
-        f"The best {what} that a mean cost buys under any strategy, by model; the frontier of all is their edge. "
-        "Having been picked here flatters what is on it."
+        f"The best {what} of each model for a mean cost, under any strategy. The frontier of all models is the edge of "
+        "these lines. Its points were picked on these problems, so they look a little too good."
     )
     if has_bands({"": lines}):
-        caption += " Bands: 95% intervals, over problems, of the configurations themselves."
+        caption += " Bands are 95% intervals over problems, of each configuration by itself."
     if cost == "seconds":
         caption += f" {TIMED}"
     if error:
-        caption += " What makes no error here has no place on this axis."
+        caption += " Configurations without an error are not shown: this axis is logarithmic."
     panels = {"any strategy": lines} if lines else {}
     name = f"frontier-{'error-' if error else ''}{_file(cost)}"
     return Plot(name, f"Frontier: {what}", caption, axis(cost), what, panels, y_log=error, steps=True)
@@ -181,7 +180,7 @@ def _curves(result: StudyResult, cost: str) -> Plot:
             panels.setdefault(curve.model, []).append(line if banded else bare)
     caption = "Accuracy of each strategy against its mean cost."
     if has_bands(panels):
-        caption += " Bands: 95% intervals over problems."
+        caption += " Bands are 95% intervals over problems."
     return Plot(f"strategies-{_file(cost)}", "Strategies", caption, axis(cost), "accuracy", panels)
 
 
@@ -200,7 +199,8 @@ def _members(result: StudyResult, cost: str) -> Table:
     ]  # fmt: skip
     least = f"at least {LEAST:.0%} of resamples of the problems"
     caption = (
-        f"Configurations on the frontier, and those that are on it in {least}. ±: clustered standard error."
+        f"Configurations on the frontier, and others that are on it in {least}. ± is the clustered standard "
+        "error."
     )
     columns = ("configuration", "settings", "cost", "accuracy", "on the frontier", "of resamples")
     return Table("frontier", caption, columns, tuple(rows), frozenset({2, 3, 5}))
@@ -220,8 +220,9 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
             means = ", ".join(f"{m}: {share(v)}" for m, v in size.accuracy.items())
             rows.append((strategy, with_unit(size.budget, cost), join_words(list(size.tied)), means, shares))
     caption = (
-        f"The best size of model for a budget in {unit(cost)}; share of resamples of the problems in which each model "
-        f"is best. The only one: the budget pays for no other. Several: they tie ({TIED}), the first spends least."
+        f"The best size of model for a budget in {unit(cost)}, and the share of resamples of the problems in which "
+        "each model is best. “The only one” means that the budget pays for no other model. Several models in a cell "
+        f"tie ({TIED}); the first spends least."
     )
     columns = ("strategy", "budget", "best model", "accuracy", "best in")
     return (
@@ -265,8 +266,8 @@ def _crossings(result: StudyResult, cost: str) -> tuple[list[Table], list[Note]]
                 )
             )
     caption = (
-        "Where the curves of two models cross under one strategy, and where those of two strategies of one model do. "
-        "Interval: of the last crossing, 95% over problems."
+        "Crossings of the curves of two models under one strategy, and of two strategies of one model. The interval "
+        "(95%, over problems) is that of the last crossing."
     )
     columns = ("curves", "compared from … to", "cross at", "interval", "who leads")
     return ([Table("crossings", caption, columns, tuple(rows))] if rows else []), notes

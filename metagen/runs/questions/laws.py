@@ -108,7 +108,7 @@ def _fit(law: Law, of: str, label: str, x: Floats, rows: Floats) -> Fitted:
     """rows: [points, problems]."""
     means = rows.mean(axis=1)
     if np.ptp(means) < 1e-12:
-        why = f"is the same at every point ({means[0]:.3g}): there is no law to fit"
+        why = f"has no law to fit: it is the same at every point ({means[0]:.3g})"
         return Fitted(law, of, label, x, means, None, {}, why)
     try:
         made = fit(law, x, means, held_out=HELD_OUT)
@@ -150,8 +150,8 @@ def tables(fitted: tuple[Fitted, ...]) -> list[Table]:
         held = ", ".join(f"{100 * v:+.1f}".replace("-", "−") for v in one.fit.held_out)
         rows.append((one.of, one.law, parameters, f"{100 * one.fit.rmse:.2f}", held))
     caption = (
-        "Scaling laws with 95% intervals over problems; errors in points. Held out: measured − predicted at the last "
-        f"{HELD_OUT} points, which no law saw."
+        "Scaling laws with 95% intervals over problems; errors are in points. “Held out” is measured − predicted at "
+        f"the last {HELD_OUT} points, which no fit used."
     )
     columns = ("curve", "law", "parameters", "error of the fit", "held out")
     return [Table("laws", caption, columns, tuple(rows), frozenset({3}))] if rows else []
@@ -171,8 +171,8 @@ def predict_coverage(result: StudyResult) -> list[Table]:
             )
         )
     caption = (
-        "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from how many samples of "
-        "each problem are right: chances follow a beta distribution, but for problems that nothing solves. 95% "
+        "Coverage (pass@k) of fresh problems at multiples of the pool's samples, predicted from the number of right "
+        "samples of each problem. Chances follow a beta distribution, except for unsolvable problems. 95% "
         "intervals."
     )
     columns = ("model", "samples", *(f"at {times} times" for times in MULTIPLES), "fits")

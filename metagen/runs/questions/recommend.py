@@ -322,24 +322,26 @@ def _notes(
     found = list(checks.problems(shared))
     if shared < FEW:
         found.append(
-            Note(chosen.name, "the accuracy is that of the problems it was picked on: expect less of others")
+            Note(chosen.name, "the accuracy is that of the problems of the choice; expect less on others")
         )
     if shared < every:
-        found.append(Note("problems", f"compared on {shared} of {every} problems, those that all have"))
+        found.append(
+            Note("problems", f"compared on the {shared} of {every} problems that all configurations have")
+        )
     largest = max(chosen.curve.ns.tolist())
     # One sample has no larger n, whatever its strategy is measured at.
     more = chosen.curve.kind != "sample" and largest
     if more and chosen.curve.ns[chosen.point] == largest and chosen.load(budgets) < 0.5:
         share = chosen.load(budgets)
-        text = f"takes {share:.0%} of the budget, and is the largest n measured: larger ones may be better"
+        text = f"it takes {share:.0%} of the budget at the largest measured n; a larger n may be better"
         found.append(Note(chosen.name, text))
     if not any(name.startswith("latency:") and isfinite(value) for name, value in chosen.costs.items()):
-        text = "how long a user waits is unknown: give study.accelerators, and engines whose models' shapes are known"
+        text = "the waiting time of a user is unknown; give study.accelerators, and engines with models of known shapes"
         found.append(Note("latency", text))
     if modelled := [cost for cost in budgets if ":" in cost]:
         found.append(Note(words.join_words(modelled), "modelled, not measured"))
     if "seconds" in budgets:
-        found.append(Note("seconds", f"{words.TIMED} What a user waits is modelled by latency:NAME"))
+        found.append(Note("seconds", f"{words.TIMED} latency:NAME models the waiting time of a user"))
     about = {chosen.curve.name, chosen.curve.model, chosen.curve.verifier, "yaml", *budgets}
     return found + [note for note in result.notes if note.about in about]
 
@@ -383,8 +385,8 @@ def render(found: Recommendation) -> RenderableType:
 
 def _expectation(found: Recommendation) -> str:
     if isnan(found.low):
-        return f"measured on {found.problems} problems, on which it was picked; no interval"
+        return f"measured on the {found.problems} problems of the choice; no interval"
     return (
-        f"expected on other problems, 95% interval; on the {found.problems} problems that it was picked on it has "
+        f"expected on other problems, 95% interval; on the {found.problems} problems of the choice it has "
         f"{words.share(found.naive)}"
     )

@@ -209,7 +209,7 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
             s.limit.estimate,
         )
     notes = [
-        Note(c.name, "no independent pool of samples: its limit is not known")
+        Note(c.name, "its limit is unknown, because it has no independent pool of samples")
         for c in result.curves
         if registry.says(c.kind, "votes")
         and not c.oracle
@@ -224,11 +224,11 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
     pictures = []
     if panels:
         caption = (
-            "Accuracy of votes over n samples; hollow: the limit, from an independent pool of as many samples as its "
-            "place says."
+            "Accuracy of votes over n samples. A hollow mark is the limit from an independent pool, and stands at the "
+            "number of samples of that pool."
         )
         if has_band(panels):
-            caption += " Bands: 95%, over problems."
+            caption += " Bands are 95% intervals over problems."
         plot = Plot(
             "saturation", "Votes and their limits", caption, "samples n", "accuracy", panels,
             x_scale="log2", points=points,
@@ -238,9 +238,9 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
     return Section(
         "saturation",
         "Saturation and scaling laws",
-        "A vote converges to argmax Σ v·g as n grows. The limit is that of an independent pool of samples; it errs "
-        "where answers are close, which `halves agree` and the smaller pools show. Scaling laws are fitted without the "
-        "last two points of each curve, and judged there.",
+        "A vote converges to argmax Σ v·g as n grows. The limit comes from an independent pool of samples. It errs if "
+        "two answers are close; the column `halves agree` and the smaller pools show this. Scaling laws are fitted "
+        "without the last two points of each curve, and judged there.",
         pictures=(*pictures, *laws.pictures(fitted)),
         tables=(
             *([_table(every)] if every else []),
@@ -267,7 +267,7 @@ def _table(every: list[Saturation]) -> Table:
         limit = with_interval(s.limit.estimate, s.limit.low, s.limit.high)
         largest = f"{int(s.curve.ns[-1])}: {share(float(s.measured.mean()))}"
         rows.append((s.curve.name, _enough(s), largest, limit, share(s.limit.stable), growth))
-    caption = "Votes at the end of their curve, and the limit from an independent pool."
+    caption = "Votes at the largest n of their curve, and their limit from an independent pool."
     return Table("saturation", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))
 
 

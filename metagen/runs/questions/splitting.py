@@ -175,9 +175,7 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
         pictures.append(_heat(split))
         panels[split.model] = [_line(name, split) for name in split.curves]
         if split.assumed is not None:
-            text = (
-                f"nobody counted the tokens of critiques: one is taken to cost {split.assumed:g} of a sample"
-            )
+            text = f"the tokens of critiques are unknown; a critique is assumed to cost {split.assumed:g} of a sample"
             notes.append(Note(f"splitting, {split.model}", text))
         for one in best(split, spendable(split, result)):
             means = ", ".join(f"{k}: {share(at.mean)} (n = {between(at)})" for k, at in one.at.items())
@@ -189,14 +187,14 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
     )
     columns = ("model", "budget", "best", "accuracy", "best in")
     caption = (
-        f"The best number of critiques by budget, with all that tie with it ({TIED}); best in: share of "
-        "resamples of the problems. A split that has no more samples spends less than the budget."
+        f"The best number of critiques by budget, with all that tie with it ({TIED}). “Best in” is a share of the "
+        "resamples of the problems. A split without more samples spends less than the budget."
     )
     return Section(
         "splitting",
         "Compute between generating and verifying",
         "n samples with k critiques each cost n·g + n·k·v, as counted. Without critiques, k = 0, a verifier still "
-        "reads the samples; the plain vote has none.",
+        "reads the samples. The plain vote has no verifier.",
         pictures=tuple(pictures),
         tables=(Table("splitting", caption, columns, tuple(rows), frozenset({1})),),
         notes=tuple(notes),
@@ -238,7 +236,7 @@ def _has_cost(curve: Curve, cost: str) -> bool:
 def _sentence(split: Split, found: list[Best], pairs: Pairs, tested: Mapping[str, Contrast]) -> str:
     alike = [i for i in range(len(found)) if f"{split.model} {i}" in pairs]
     if not alike:
-        return f"{split.model}: no budget can be spent by all splits, so that none is compared."
+        return f"{split.model}: no budget can be spent by all splits, so none is compared."
     where = []
     for name, same in groupby((found[i] for i in alike), key=lambda one: one.name):
         those = list(same)

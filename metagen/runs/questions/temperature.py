@@ -133,7 +133,12 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
         )
         pools = [s for s in mine if s.pool is not None]
         if len(pools) < len(mine):
-            notes.append(Note(f"temperature, {model}", "samples were not kept: no coverage and no diversity"))
+            notes.append(
+                Note(
+                    f"temperature, {model}",
+                    "coverage and diversity are unknown, because samples were not kept",
+                )
+            )
         covered = {n: {s.label: _coverage(s, n, over) for s in pools} for n in ns}
         if pools:
             rows = [[covered[n][s.label].mean() for n in ns] for s in pools]
@@ -145,12 +150,12 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
             tables.append(table)
         else:
             notes.append(
-                Note(f"temperature, {model}", "fewer than two temperatures: there is none to be best")
+                Note(f"temperature, {model}", "fewer than two temperatures were tried, so none is the best")
             )
     if best:
         caption = "The temperature with the highest accuracy at n."
         if has_bands(best):
-            caption += " Bands: 95% of the resamples of the problems."
+            caption += " Bands are 95% of the resamples of the problems."
         pictures.append(
             Plot(
                 "best-temperature", "Best temperature by n", caption, "samples n", "temperature", best, "log2"
@@ -159,8 +164,8 @@ def section(result: StudyResult, extras: Mapping[str, StudyResult]) -> Section |
     return Section(
         "temperature",
         "Temperature and adapters",
-        f"Pools of every setting{_where(source)}. The best temperature is picked among those that were "
-        "tried; its accuracy is measured on halves of the problems that had no part in the choice.",
+        f"Pools of every setting{_where(source)}. The best temperature is picked among the tried ones. Its accuracy is "
+        "measured on halves of the problems that had no part in the choice.",
         pictures=tuple(pictures),
         tables=tuple(tables),
         notes=tuple(notes),
@@ -201,7 +206,9 @@ def _best(
                 )
             )
     columns = ("what", "n", "best temperature", "95% of resamples", "accuracy of the choice")
-    caption = f"{model}: the best temperature by n, and the accuracy of what is picked so, on other problems."
+    caption = (
+        f"{model}: the best temperature by n, and its accuracy on problems that had no part in the choice."
+    )
     return lines, Table(f"best-temperature-{model}", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))
 
 
@@ -212,7 +219,8 @@ def _diversity(model: str, pools: list[Setting], ns: list[int], over: Bools) -> 
         different = [f"{float(distinct(s.pool, over, n).mean()):.2f}" for n in ns]
         rows.append((s.label, *different, f"{float(entropy(s.pool, over).mean()):.2f}"))
     caption = (
-        f"{model}: different answers among n samples, mean over problems, and the entropy of answers in bits."
+        f"{model}: the number of different answers among n samples, and the entropy of answers in bits; means over "
+        "problems."
     )
     columns = ("setting", *(f"n = {n}" for n in ns), "entropy")
     return Table(f"diversity-{model}", caption, columns, tuple(rows), frozenset(range(1, len(columns))))

@@ -91,7 +91,7 @@ def test_problems_that_failed_in_a_run() -> None:
     accuracy = MADE.curve("small", "rebase").accuracy.copy()
     accuracy[:, :7] = np.nan
     notes = checks.notes(changed("small/rebase", accuracy=accuracy))
-    assert texts(notes, "small/rebase") == "measured on 53 of 60 problems: the others failed"
+    assert texts(notes, "small/rebase") == "measured on 53 of 60 problems; the others failed"
     accuracy[0, :7], accuracy[1, :9] = 1.0, np.nan
     notes = checks.notes(changed("small/rebase", accuracy=accuracy))
     assert texts(notes, "small/rebase") == "n = 16 is measured on 51 of 60 problems, the others failed"
@@ -189,14 +189,14 @@ def test_one_prompt_under_two_ids(tmp_path: Path) -> None:
     same = {"question": "what?", "gold": "1"}
     run = pool(tmp_path, *({**record(i, ["1", "2"]), **same} for i in range(3)), record(7, ["7", "7"]))
     (note,) = checks.note_duplicates(run)
-    assert "4 problems have 2 different prompts ('q0' = 'q1' = 'q2')" in note.text
-    assert "counted once they would be 2 problems, so that intervals are too narrow" in note.text
+    assert "4 problems have only 2 different prompts ('q0' = 'q1' = 'q2')" in note.text
+    assert "so intervals are too narrow" in note.text
     assert note in collect.of_run(run).notes
     assert checks.duplicates({"a": "1", "b": "2"}) == ()
 
 
 def test_one_problem_and_few() -> None:
-    assert "no interval, no test, no groups by difficulty, no fitted law" in texts(checks.notes(made(1)))
+    assert "no interval, no test, no groups by difficulty and no fitted law" in texts(checks.notes(made(1)))
     assert "7 problems are too few for intervals" in texts(checks.notes(made(7)))
     assert checks.problems(8) == ()
     with pytest.raises(DataError, match="has no problem"):

@@ -102,7 +102,7 @@ def test_what_blockwise_returned_has_a_reward(studied: tuple[StudyDirectory, Stu
     assert isinstance(plot, Plot) and {"blocks@4, at its bound", "temperature=0.5"} <= set(
         plot.points["small"]
     )
-    assert "Hollow: of the real model" in plot.caption
+    assert "Hollow marks are of the real model" in plot.caption
     mean = np.where(votes.eligible, votes.scores["last"], 0.0).mean()
     assert plot.points["small"]["temperature=1.0"] == (
         pytest.approx(0.0, abs=1e-4),

@@ -299,7 +299,7 @@ def test_counts_seconds_and_money_are_those_that_were_recorded(counted: RunDirec
         "1 without a verdict (null) among 12 samples: left out (unknown: exclude)",
         "3 of 11 samples are null: they abstain",
         "1 of 11 samples have no generated (null): each counts as the mean of the others",
-        "nobody has counted its prompts",
+        "the tokens of its prompts are unknown",
         "recorded with its samples, one call after the other",
     ):
         assert said in text

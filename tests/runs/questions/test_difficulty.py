@@ -74,7 +74,7 @@ def test_small_groups_have_no_interval_and_a_note() -> None:
 
 
 def test_groups_are_an_upper_bound_on_adapting_and_say_so() -> None:
-    assert "told with the answers, so that it is an upper bound" in difficulty.section(made()).text
+    assert "the gain from adapting to difficulty is an upper bound" in difficulty.section(made()).text
 
 
 def test_without_independent_samples_levels_remain() -> None:

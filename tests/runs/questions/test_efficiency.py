@@ -142,4 +142,4 @@ def test_a_picture_shows_the_longest_courses(measured: dict[str, Any]) -> None:
     for plot in section(with_facts({**measured, "courses": many})).pictures:
         assert isinstance(plot, Plot)
         assert [line.label for line in plot.panels["cpu"]] == [f"made@{i}" for i in range(3, 9)]
-        assert "6 configurations that take longest" in plot.caption
+        assert "6 slowest configurations" in plot.caption

@@ -126,7 +126,7 @@ def test_curves_are_compared_on_problems_that_all_measured() -> None:
     assert shared_problems([a, b]).sum() == 20
     assert sorted(round(c.accuracy, 6) for c in cells(study(a, b), "flops")) == [0.0, 0.0, 0.5, 0.5]
     (note,) = missing(replace(study(a, b), problems=RESULT.problems[:40]))
-    assert note.text == "compared on 20 of 40 problems, those that all curves have; fewest: a/x (20)"
+    assert note.text == "compared on the 20 of 40 problems that all curves have; a/x has the fewest (20)"
     b.accuracy[:, 20:] = np.nan
     with pytest.raises(InputError, match=r"b/x and a/x have no problem in common"):
         shared_problems([a, b])

@@ -116,7 +116,7 @@ def test_critiques_that_nobody_counted_have_the_price_that_is_given() -> None:
     np.testing.assert_allclose(priced.curves["k = 1"].costs["flops"], PLAIN.costs["flops"] * 1.5)
     np.testing.assert_allclose(priced.curves["plain vote"].costs["flops"], PLAIN.costs["flops"])
     section = splitting.section(BASE, {"splitting": role(PLAIN, *free, critique_cost=0.5)})
-    assert section is not None and "taken to cost 0.5 of a sample" in section.notes[0].text
+    assert section is not None and "assumed to cost 0.5 of a sample" in section.notes[0].text
     # A recorded pool's costs have the price already.
     told = [
         replace(c, costs={"flops": PLAIN.costs["flops"], "flops_2n": c.costs["flops"]})

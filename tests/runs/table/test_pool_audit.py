@@ -104,9 +104,9 @@ def test_a_pool_with_nothing_to_say_is_quiet(tmp_path: Path) -> None:
     ]
     run = tmp_path / "run"
     output = graded(written(tmp_path / "pool.jsonl", *rows), run, "--answer", "choice")
-    assert "What the recorded samples are" not in output
+    assert "Audit of the recorded samples" not in output
     assert kept(run)["lines"] == [] and kept(run)["counts"]["samples"] == 32
-    assert "32 recorded samples were looked at" in (run / "report.html").read_text("utf-8")
+    assert "32 recorded samples were examined without a finding" in (run / "report.html").read_text("utf-8")
 
 
 def test_samples_that_were_drawn_are_not_audited(tmp_path: Path) -> None:

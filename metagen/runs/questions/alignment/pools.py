@@ -91,7 +91,9 @@ def read_rewards(
             Note(where, f"on {int(whole.sum())} of {len(whole)} problems, those with {width} samples each")
         )
     if missing := int((whole & ~scored).sum()):
-        notes.append(Note(where, f"{missing} problems are left out: not every sample of theirs has a score"))
+        notes.append(
+            Note(where, f"{missing} problems are left out, because some of their samples have no score")
+        )
 
     def of(values: Floats) -> Floats:
         some = np.asarray(values[rows, :width], np.float64)
@@ -102,21 +104,23 @@ def read_rewards(
     given = {v: of(votes.scores[v]) for v in known if v in votes.scores}
     others = [scores for scores in given.values() if np.isfinite(scores).all()]
     if left := [v for v, scores in given.items() if not np.isfinite(scores).all()]:
-        notes.append(Note(where, f"{', '.join(left)}: not in the ensemble, for some samples have no score"))
+        notes.append(
+            Note(where, f"{', '.join(left)}: not in the ensemble, because some samples have no score")
+        )
     logprob = np.array(votes.logprob[rows, :width], np.float64)
     unknown = int((~np.isfinite(logprob)).sum())
     if (temperature != 1.0 or adapters) and unknown < logprob.size:
-        at = "one that is not known" if temperature is None else f"{temperature:g}"
+        at = "an unknown temperature" if temperature is None else f"{temperature:g}"
         at += f" with {adapters}" if adapters else ""
         notes.append(
-            Note(where, f"log-probabilities are the model's at temperature 1, and samples are drawn at {at}: only "
-                        "the bound on KL is shown")
+            Note(where, "only the bound on KL is shown: log-probabilities are the model's at temperature 1, and "
+                        f"samples are drawn at {at}")
         )  # fmt: skip
         logprob[:] = np.nan
     elif unknown:
         notes.append(
-            Note(where, f"KL's estimator needs log-probabilities, and {unknown} of {logprob.size} samples have none: "
-                        "only the bound is shown")
+            Note(where, f"only the bound on KL is shown: its estimate needs log-probabilities, and {unknown} of "
+                        f"{logprob.size} samples have none")
         )  # fmt: skip
     meant = votes.correct[rows, :width].astype(float) if gold == "correct" else of(votes.scores[gold])
     shape = (len(others), len(rows), width)

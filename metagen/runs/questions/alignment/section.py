@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from metagen.runs.declare.study import AlignmentSpec
 
 TEXT = (
-    "A strategy that chooses by a reward is a policy π; KL(π ‖ p) says how far it goes from the model p. Nothing wins "
-    "more at its distance than the tilt p·exp(λr)/Z; to draw from it would take the soft value of every prefix. On "
-    "models that can be enumerated all is exact. Of the study's models, averages over subsets of a pool say what the "
-    "best of n wins; log n − (n−1)/n bounds its KL, and the probabilities of what was chosen estimate it. Each pool is "
-    "also taken for a model that writes its samples with equal probability: there KL, soft and pessimistic choices "
-    f"and the tilt are exact, for n up to the samples divided by {DRAWN}. What was cut, or has no answer, has the "
-    "least reward of its problem."
+    "A strategy that chooses by a reward is a policy π; KL(π ‖ p) is its distance from the model p. No policy wins "
+    "more at its distance than the tilt p·exp(λr)/Z, which needs the soft value of every prefix. On models that can be "
+    "enumerated, all figures are exact. For the study's models, averages over subsets of a pool give the gain of the "
+    "best of n. log n − (n−1)/n bounds its KL, and the probabilities of the chosen samples estimate it. Each pool also "
+    "serves as a model that writes its samples with equal probability. There KL, soft and pessimistic choices and the "
+    f"tilt are exact, for n up to the samples divided by {DRAWN}. A sample that was cut, or has no answer, has the "
+    "lowest reward of its problem."
 )
 #: What is said where there is no ensemble.
-PESSIMIST = "pessimistic best-of-n takes scores of two verifiers on one pool"
+PESSIMIST = "pessimistic best-of-n needs scores of two verifiers on one pool"
 #: The soft choice that is told.
 SOFT = BETAS[2]
 
@@ -100,9 +100,9 @@ def question(result: StudyResult, spec: AlignmentSpec | None = None) -> Finding:
             alone = "" if len(one.pool.others) > 1 else f" ({PESSIMIST})"
             words.append(f"{one.pool.model} by {one.pool.verifier}: {join_words(told)}{alone}")
     if plain is None:
-        why = "This study has no rewards that could tell"
+        why = "This study has no rewards for this question"
         if small:
-            why = f"To choose among two, of samples divided by {DRAWN}, takes pools of {2 * DRAWN} samples or more"
+            why = f"A choice among two, of samples divided by {DRAWN}, needs pools of {2 * DRAWN} samples or more"
         return Finding(
             asked,
             f"{why}. {toys}",
@@ -127,7 +127,7 @@ def _exactly() -> Iterator[str]:
 
 def _falls(every: Sequence[Studied], meant: str) -> Iterator[Finding]:
     """Whether what is meant falls as n grows; one family of tests over the models."""
-    claim = "what is meant first rises with the KL of best-of-n by a proxy, and then falls"
+    claim = "the true goal first rises with the KL of best-of-n by a proxy, and then falls"
     source = "Gao et al. 2023, arXiv:2210.10760"
     fine = [one for one in every if not one.few and len(one.bests) > 1]
     found = [

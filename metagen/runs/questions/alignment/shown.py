@@ -43,7 +43,7 @@ def exact_plot() -> Plot:
         ]
     return Plot(
         "alignment-exact", "Reward against KL, exactly",
-        "Models that can be enumerated. A proxy is the reward with heavy-tailed noise; the pessimist has "
+        "Models that can be enumerated. A proxy is the reward with heavy-tailed noise. The pessimistic choice uses "
         f"{ENSEMBLE} of them.", NATS, "share of the largest gain", panels, "linear", marks=marks(panels),
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ def exact_table() -> Table:
         if r.knob in TOLD or not r.knob.startswith("n = ")
     ]  # fmt: skip
     return Table(
-        "alignment_exact", "Exactly, on models that can be enumerated; sd is the reward's standard deviation under p",
+        "alignment_exact", "Exact figures on models that can be enumerated. sd is the reward's standard deviation "
+        "under p.",
         ("model", "policy", "setting", "KL", "bound", "gain in reward", "of the tilt's", "wins against p"), tuple(rows),
         frozenset(range(3, 8)),
     )  # fmt: skip
@@ -78,13 +79,13 @@ def reach_plots(every: Sequence[Studied], meant: str, result: StudyResult) -> li
         ("alignment-gold", f"{meant.capitalize()} against KL", meant, lambda r: r.gold),
     ):
         panels = {one.pool.model: _lines(one, of) for one in every}
-        caption = f"Pools as models; the reward is {by}, and the tilt is by it. Means over problems."
+        caption = f"Pools as models, means over problems. The reward is {by}, and the tilt uses it."
         points = beside(every, result) if name == "alignment-reward" else {}
         if any(points.values()):
             caption += (
-                " Hollow: of the real model, blockwise decoding at the bound on its KL, and other temperatures, "
-                "adapters and engines at the KL that was measured; these, sampled on other problems, are drawn above "
-                "the pool's mean by what they gain over the model as written."
+                " Hollow marks are of the real model: blockwise decoding at the bound on its KL, and other "
+                "temperatures, adapters and engines at their measured KL. The latter were sampled on other problems, "
+                "so they are drawn at the pool's mean plus their gain over the model as written."
             )
         plots.append(
             Plot(
@@ -139,7 +140,7 @@ def proxy_plot(every: Sequence[Studied], meant: str) -> Plot:
             lines.append(Line(label, ns, y) if one.few else Line(label, ns, y, low, high))
         panels[one.pool.model] = lines
     return Plot(
-        "over-optimisation", "The reward that chooses, and what is meant", "The best of n, over subsets of the pool.",
+        "over-optimisation", "The reward that chooses, and the true goal", "The best of n, over subsets of the pool.",
         "samples n", "mean over problems", panels, "log2",
     )  # fmt: skip
 
@@ -157,7 +158,7 @@ def best_table(every: Sequence[Studied], meant: str) -> Table:
     ]  # fmt: skip
     return Table(
         "alignment_best_of_n",
-        f"The best of n by a reward, over subsets; wins: against one sample, by the reward and by {meant}",
+        f"The best of n by a reward, over subsets. Wins are against one sample, by the reward and by {meant}.",
         ("model", "reward", "n", "KL: bound", "KL: estimate", "mean reward", meant, "wins", "n/(n + 1)",
          f"wins by {meant}"),
         tuple(rows), frozenset(range(2, 10)),
@@ -179,7 +180,7 @@ def reach_table(every: Sequence[Studied], meant: str) -> Table:
             )  # fmt: skip
     return Table(
         "alignment_pools",
-        "Policies on pools as models; the last column: of what the tilt gains at equal KL on each problem",
+        "Policies on pools as models. The last column is the share of the tilt's gain at equal KL on each problem.",
         ("model", "policy", "setting", "KL", "mean reward", meant, "of the tilt's gain"), tuple(rows),
         frozenset(range(3, 7)),
     )  # fmt: skip
@@ -196,7 +197,7 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         meant = accuracy * nan if plain is None else 0.5 * (1.0 + accuracy - plain)
         bound = _bound(result, curve, point)
         if isnan(blocks):
-            notes.append(Note(name, "its number of blocks is not recorded, so there is no bound on its KL"))
+            notes.append(Note(name, "its KL has no bound, because its number of blocks is not recorded"))
         notes += far(name, bound, "may go up to")
         rewards, wins = _rewards_and_wins(result, curve, point)
         if why := result.facts.get("rewards", {}).get(name, {}).get("why"):
@@ -211,8 +212,8 @@ def blockwise_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         )  # fmt: skip
     table = Table(
         "alignment_blocks",
-        f"Blockwise decoding: E[blocks] · (log n − (n − 1)/n) bounds its KL; reward: by {_by(result)}; wins: against "
-        "one sample, by the reward and by right answers",
+        f"Blockwise decoding. E[blocks] · (log n − (n − 1)/n) bounds its KL. The reward is by {_by(result)}. Wins are "
+        "against one sample, by the reward and by right answers.",
         ("configuration", "blocks", "KL: bound", "mean reward", "wins", "accuracy", "wins by accuracy"), tuple(rows),
         frozenset(range(1, 7)),
     )  # fmt: skip
@@ -287,7 +288,7 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         name, kl = f"{one['model']}, {one['policy']}", np.array(one["kl"], np.float64)
         gold = mean_of(np.array(one["gold"], np.float64), support=SHARES)
         if beyond := int(np.isposinf(kl).sum()):
-            said = f"on {beyond} of {kl.size} problems the model as written rules out a sample of it"
+            said = f"on {beyond} of {kl.size} problems the model as written excludes one of its samples"
             notes.append(Note(name, f"its KL is infinite: {said}"))
             gone = inf, nan, nan
         else:
@@ -300,8 +301,8 @@ def ratio_table(result: StudyResult) -> tuple[list[Table], list[Note]]:
         rows.append((one["model"], one["policy"], number(*gone), *told, with_interval(*gold)))
     table = Table(
         "alignment_ratios",
-        f"KL measured: the mean of log π(y) − log p(y) over samples of π; reward: by {_by(result)}; wins: by the "
-        "reward, against one sample of p, if p is among the policies",
+        f"Measured KL is the mean of log π(y) − log p(y) over samples of π. The reward is by {_by(result)}. Wins are "
+        "by the reward, against one sample of p, if p is among the policies.",
         ("model", "policy", "KL", "mean reward", "wins", "accuracy"), tuple(rows), frozenset({2, 3, 4, 5}),
     )  # fmt: skip
     return [table] if rows else [], notes

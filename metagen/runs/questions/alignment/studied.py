@@ -54,17 +54,18 @@ def study_pools(result: StudyResult, spec: AlignmentSpec | None) -> Iterator[Stu
             continue
         votes = next((v for v in result.votes if (v.model, v.role) == (model.name, "test")), None)
         if votes is None:
-            yield Note(model.name, "no pool of samples: reward against KL is not measured")
+            yield Note(model.name, "reward against KL is not measured, because there is no pool of samples")
             continue
         proxies = [name for name in votes.scores if name not in knowing and name != gold]
         proxy = spec.proxy if spec is not None and spec.proxy else next(iter(proxies), None)
         if proxy is None or proxy not in votes.scores:
             yield Note(
-                model.name, f"no scores of {proxy or 'any verifier'}: reward against KL is not measured"
+                model.name,
+                f"reward against KL is not measured, because there are no scores of {proxy or 'any verifier'}",
             )
         elif gold not in ("correct", *votes.scores):
             yield Note(
-                model.name, f"no scores of {gold}, which is what is meant: nothing is measured against it"
+                model.name, f"nothing is measured against the true goal, {gold}, because it has no scores"
             )
         else:
             at = result.facts.get("temperatures", {}).get(votes.generator, model.temperature)

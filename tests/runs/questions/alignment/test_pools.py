@@ -142,8 +142,10 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     said = [note.text for note in part.notes]
     assert part.reward.shape == (17, 16) and part.logprob.shape == (17, 16)
     assert said[0] == "on 18 of 20 problems, those with 16 samples each"
-    assert said[1].startswith("1 problems are left out: not every sample")
-    assert "3 of 272 samples have none: only the bound is shown" in said[2]
+    assert said[1].startswith("1 problems are left out, because")
+    assert (
+        "only the bound on KL is shown: its estimate needs log-probabilities, and 3 of 272 samples" in said[2]
+    )
     assert math.isnan(best(part, [4])[0].estimate)
 
     other = np.where(np.arange(16) < 2, NAN, votes.scores["prm"])
@@ -153,9 +155,9 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     assert len(part.others) == 1 and "other: not in the ensemble" in part.notes[0].text
 
     for temperature, adapters, words in (
-        (0.7, "", "drawn at 0.7:"),
-        (None, "", "drawn at one that is not known:"),
-        (1.0, "top_p=0.9", "drawn at 1 with top_p=0.9: only the bound"),
+        (0.7, "", "drawn at 0.7"),
+        (None, "", "drawn at an unknown temperature"),
+        (1.0, "top_p=0.9", "drawn at 1 with top_p=0.9"),
     ):
         part = read_rewards(votes, "prm", temperature=temperature, adapters=adapters)
         assert words in part.notes[0].text and np.isnan(part.logprob).all()

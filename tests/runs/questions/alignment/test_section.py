@@ -63,7 +63,7 @@ def test_a_spec_chooses(result: StudyResult) -> None:
     assert exact.tables[0].name == "alignment_exact"
     for wrong, words in (
         ({"proxy": "nobody"}, "no scores of nobody"),
-        ({"gold": "nobody"}, "which is what is meant"),
+        ({"gold": "nobody"}, "against the true goal"),
     ):
         found = section(result, AlignmentSpec(models=("large",), **wrong))
         assert words in found.notes[0].text and found.tables == () and found.findings == ()
@@ -88,11 +88,11 @@ def test_a_choice_among_one_is_no_answer(samples: int, told: bool) -> None:
     found = question(made(24, samples))
     assert found.shown == told == ("soft best-of-2" in found.sentence)
     assert "soft best-of-1" not in found.sentence
-    assert ("takes pools of 8 samples or more" in found.sentence) != told
+    assert ("needs pools of 8 samples or more" in found.sentence) != told
 
 
 def test_the_pessimist_is_told_or_what_it_lacks(result: StudyResult) -> None:
-    lacking = "pessimistic best-of-n takes scores of two verifiers on one pool"
+    lacking = "pessimistic best-of-n needs scores of two verifiers on one pool"
     assert lacking in question(result).sentence
     two = tuple(replace(v, scores={**v.scores, "other": v.scores["prm"][::-1]}) for v in result.votes)
     said = question(replace(result, votes=two)).sentence
@@ -103,7 +103,7 @@ def test_without_samples_or_scores_the_exact_part_stays(result: StudyResult) -> 
     found = section(replace(result, votes=()))
     assert [table.name for table in found.tables] == ["alignment_exact"]
     assert [note.text for note in found.notes] == [
-        "no pool of samples: reward against KL is not measured"
+        "reward against KL is not measured, because there is no pool of samples"
     ] * 2
     unscored = replace(result, votes=tuple(replace(v, scores={}) for v in result.votes))
     assert "no scores of any verifier" in section(unscored).notes[0].text
@@ -185,7 +185,7 @@ def test_measured_divergences_are_shown(result: StudyResult) -> None:
 
 def test_temperatures_of_pools_are_asked_of_the_facts(result: StudyResult) -> None:
     models = tuple(replace(m, temperature=None) for m in result.models)
-    assert "not known" in section(replace(result, models=models)).notes[0].text
+    assert "unknown temperature" in section(replace(result, models=models)).notes[0].text
     votes = tuple(replace(v, generator=v.model) for v in result.votes)
     known = replace(result, models=models, votes=votes, facts={"temperatures": {"small": 1.0, "large": 1.0}})
     assert section(known).notes == ()
