@@ -82,7 +82,7 @@ def lean_figures() -> Iterator[list[str]]:
 
     from metagen.analysis import figures
 
-    left, savefig, save = [".pdf", ".png", ".svg"], Figure.savefig, figures.save
+    left, savefig, save_svg = [".pdf", ".png", ".svg"], Figure.savefig, figures.save_svg
 
     def leave_file(figure: Figure, file: Any, **how: Any) -> None:
         if isinstance(file, Path) and file.suffix in left:
@@ -90,17 +90,16 @@ def lean_figures() -> Iterator[list[str]]:
         else:
             savefig(figure, file, **how)
 
-    def leave_files(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+    def leave_svg(figure: Figure, stem: str | Path) -> Path:
         if ".svg" not in left:
-            return save(figure, stem)
-        png, svg = Path(f"{stem}.png"), Path(f"{stem}.svg")
-        for file in (png, svg):
-            file.write_bytes(b"")
-        return png, svg
+            return save_svg(figure, stem)
+        svg = Path(f"{stem}.svg")
+        svg.write_bytes(b"")
+        return svg
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", leave_file)
-        patch.setattr(figures, "save", leave_files)
+        patch.setattr(figures, "save_svg", leave_svg)
         yield left
 
 

@@ -106,9 +106,18 @@ def tilt(p: ArrayLike, r: ArrayLike, lam: float) -> Floats:
     p, r = _policy(p, r)
     if math.isnan(lam):
         raise InputError("lam=nan: expected a weight of the reward")
+    return _tilt(p, _gaps(p, r, lam >= 0), lam)
+
+
+def _gaps(p: Floats, r: Floats, up: bool) -> Floats:
+    """How far each reward is from the best, or from the worst; 0 where p is."""
     there = p > 0
-    best = r[there].max() if lam >= 0 else r[there].min()
-    gap = np.where(there, r - best, 0.0)
+    best = r[there].max() if up else r[there].min()
+    return np.where(there, r - best, 0.0)
+
+
+def _tilt(p: Floats, gap: Floats, lam: float) -> Floats:
+    """The tilt by `_gaps`."""
     if math.isinf(lam):
         weight = p * (gap == 0.0)
     else:
@@ -128,18 +137,20 @@ def tilt_at(p: ArrayLike, r: ArrayLike, kl: float) -> tuple[Floats, float]:
         raise InputError(f"kl={kl!r}: expected nats, at least 0")
     if kl == 0.0:
         return p, 0.0
-    rewards = np.unique(r[p > 0])
-    last = tilt(p, r, math.inf)
+    rewards, gap = np.unique(r[p > 0]), _gaps(p, r, True)
+    last = _tilt(p, gap, math.inf)
     if kl >= _divergence(last, p) or len(rewards) == 1:
         return last, math.inf
     high = 1.0 / float(rewards[-1] - rewards[0])
-    while _divergence(tilt(p, r, high), p) < kl:
+    while _divergence(_tilt(p, gap, high), p) < kl:
         high *= 2.0
         if not math.isfinite(high):
             return last, math.inf  # nearer to the end than floats can tell
-    found = brentq(lambda w: (_divergence(tilt(p, r, w), p) if w else 0.0) - kl, 0.0, high, xtol=1e-14 * high)
+    found = brentq(
+        lambda w: (_divergence(_tilt(p, gap, w), p) if w else 0.0) - kl, 0.0, high, xtol=1e-14 * high
+    )
     lam = float(found)
-    return tilt(p, r, lam), lam
+    return _tilt(p, gap, lam), lam
 
 
 # ------------------------------------------------------------------------------- distances and wins

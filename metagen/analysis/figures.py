@@ -21,6 +21,7 @@ from typing import Any, Literal
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
@@ -208,6 +209,8 @@ def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str 
     return figure
 
 
+#: Dots per inch of PNG files.
+DPI = 200
 #: Where the prefix of ids stands in a swatch that is kept.
 _PREFIX = "{prefix}"
 
@@ -217,15 +220,28 @@ def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
 
     Places in the SVG are cut to a hundredth of a point.
     """
-    png, svg = (Path(f"{stem}{suffix}") for suffix in (".png", ".svg"))
-    written = StringIO()
+    png = Path(f"{stem}.png")
     with style():
-        figure.savefig(png, dpi=200, metadata={"Software": None})
+        figure.savefig(png, dpi=DPI, metadata={"Software": None})
+    return png, save_svg(figure, stem)
+
+
+def save_svg(figure: Figure, stem: str | Path) -> Path:
+    """`stem`.svg alone; see `save`."""
+    svg, written = Path(f"{stem}.svg"), StringIO()
+    with style():
         figure.savefig(written, format="svg", metadata={"Date": None})
     # Scales are below 1, and stay as they are.
     lean = re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", re.sub(r" *\n *", "\n", written.getvalue()))
     svg.write_text(lean, encoding="utf-8", newline="\n")
-    return png, svg
+    return svg
+
+
+def lay_out(figure: Figure) -> None:
+    """Lay a figure out once for all: whatever is written of it later would do so anew, twice each time."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def inline(figure: Figure, name: str, title: str) -> str:
@@ -237,6 +253,10 @@ def inline(figure: Figure, name: str, title: str) -> str:
     """
     written = StringIO()
     with style(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        # By the metrics of SVG, in points.
+        FigureCanvasSVG(figure)
+        figure.set_dpi(72.0)
+        lay_out(figure)
         figure.savefig(written, format="svg", metadata={"Date": None}, transparent=True)
     svg = written.getvalue()
     svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)

@@ -144,12 +144,26 @@ def _to_a_floor(x: Floats, floor: float, scale: float, exponent: float) -> Float
     return np.asarray(floor + scale * x**-exponent)
 
 
+def _exponentiated_power_slopes(x: Floats, a: float, b: float) -> Floats:
+    """[points, parameters], how the formula changes with each."""
+    power = x**b
+    value = np.exp(a * power)
+    return np.stack([value * power, value * a * power * np.log(x)], axis=1)
+
+
+def _to_a_floor_slopes(x: Floats, floor: float, scale: float, exponent: float) -> Floats:
+    """[points, parameters]."""
+    power = x**-exponent
+    return np.stack([np.ones_like(x), power, -scale * power * np.log(x)], axis=1)
+
+
 def _fit_exponentiated_power(x: Floats, y: Floats, sigma: Floats) -> Floats:
     """From the line ln(−ln c) = ln(−a) + b·ln k, refined where errors are those of c."""
     inner = np.log(-np.log(np.clip(y, 1e-6, 1.0 - 1e-6)))
     slope, start = np.polyfit(np.log(x), inner, 1)
     return _least_squares(
         _exponentiated_power,
+        _exponentiated_power_slopes,
         x,
         y,
         sigma,
@@ -173,7 +187,9 @@ def _fit_to_a_floor(x: Floats, y: Floats, sigma: Floats) -> Floats:
         floor = float(np.clip(y.mean() - scale * power.mean(), 0.0, max(float(y.min()), 0.0)))
         starts.append((floor, scale, exponent))
     fits = [
-        _least_squares(_to_a_floor, x / unit, y, sigma, start, ((0.0, 0.0, 0.0), (1.0, np.inf, 10.0)))
+        _least_squares(
+            _to_a_floor, _to_a_floor_slopes, x / unit, y, sigma, start, ((0.0, 0.0, 0.0), (1.0, np.inf, 10.0))
+        )
         for start in starts
     ]
     best = min(fits, key=lambda p: float(np.square((y - _to_a_floor(x / unit, *p)) / sigma).sum()))
@@ -182,6 +198,7 @@ def _fit_to_a_floor(x: Floats, y: Floats, sigma: Floats) -> Floats:
 
 def _least_squares(
     formula: Callable[..., Floats],
+    slopes: Callable[..., Floats],
     x: Floats,
     y: Floats,
     sigma: Floats,
@@ -191,8 +208,11 @@ def _least_squares(
     def residuals(parameters: Floats) -> Floats:
         return (formula(x, *parameters) - y) / sigma
 
+    def jacobian(parameters: Floats) -> Floats:
+        return slopes(x, *parameters) / sigma[:, None]
+
     found = least_squares(
-        residuals, start, bounds=bounds, max_nfev=20_000, ftol=1e-12, xtol=1e-12, gtol=1e-12
+        residuals, start, jacobian, bounds, max_nfev=20_000, ftol=1e-12, xtol=1e-12, gtol=1e-12
     )
     if not found.success:
         raise InputError(f"no law found in {found.nfev} steps for x={x}, y={y}; measure points further apart")

@@ -169,13 +169,26 @@ def is_share(label: str, least: float, most: float) -> bool:
 
 def save(figure: Figure, stem: str | Path) -> tuple[Path, Path, Path]:
     """`stem`.png, .svg and .pdf; equal figures give equal bytes."""
-    with style():
-        figure.canvas.draw()
-        figure.set_layout_engine("none")  # laid out once, for all three
-        png, svg = figures.save(figure, stem)
-        pdf = Path(f"{stem}.pdf")
-        figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    svg = save_svg(figure, stem)
+    png, pdf = save_printed(figure, stem)
     return png, svg, pdf
+
+
+def save_svg(figure: Figure, stem: str | Path) -> Path:
+    """`stem`.svg alone, in a third of the time that all three formats take."""
+    with style():
+        figures.lay_out(figure)
+        return figures.save_svg(figure, stem)
+
+
+def save_printed(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+    """`stem`.png and .pdf, as papers need them."""
+    png, pdf = Path(f"{stem}.png"), Path(f"{stem}.pdf")
+    with style():
+        figures.lay_out(figure)
+        figure.savefig(png, dpi=figures.DPI, metadata={"Software": None})
+        figure.savefig(pdf, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return png, pdf
 
 
 @contextmanager

@@ -189,7 +189,16 @@ def track(
     tracking.track([one.value for one in to], find(directory), texts=texts, warn=_warn)
 
 
-def report(directory: Run, trust: Trust = False) -> None:
+def report(
+    directory: Run,
+    papers: Annotated[
+        bool,
+        typer.Option(
+            "--papers", help="Draw a study's figures as PDF and PNG, too, now and in later reports."
+        ),
+    ] = False,
+    trust: Trust = False,
+) -> None:
     """Show the results of a run or study; make its tables, figures and page (report.html) anew."""
     from metagen.runs.directory import StudyDirectory, find
 
@@ -200,8 +209,12 @@ def report(directory: Run, trust: Trust = False) -> None:
 
         meter = Meter()
         with show_progress(meter, found.root.name):
-            result, sections = pages.again(found, meter.after)
+            result, sections = pages.again(found, meter.after, papers=papers)
         output.write(pages.render(result, sections, found))
+    elif papers:
+        raise InputError(
+            f"{str(found.root)!r} is a run, whose figures are PNG and SVG files; --papers is for studies, leave it out"
+        )
     else:
         _report(found)
 

@@ -390,6 +390,12 @@ def test_results_are_collected_again_only_where_something_changed(
     report.again(directory)
     assert not collected
     assert all((directory.root / name).read_bytes() == page for name, page in pages.items())
+    # The page shows what the journal holds of some problems.
+    page = directory.root / "report.html"
+    at = page.stat().st_mtime_ns
+    os.utime(directory.role("test").journal, ns=(0, 0))
+    report.again(directory)
+    assert not collected and page.stat().st_mtime_ns > at and page.read_bytes() == pages["report.html"]
     # Another byte in a table of a run, and something else to read it by: both may change the results.
     table = directory.role("limit").table("candidates")
     os.utime(table, ns=(0, 0))

@@ -47,6 +47,12 @@ def test_a_study_runs_and_reports(study_file: Write, tmp_path: Path) -> None:
         assert (root / name).stat().st_size > 0
     for role in ("test", "limit"):
         assert (root / role / "journal.sqlite").exists()
+    figures = root / "figures"
+    assert {path.suffix for path in figures.iterdir()} == {".svg"}
+    papers = CliRunner().invoke(app, ["report", str(root), "--papers"])
+    assert papers.exit_code == 0 and {path.suffix for path in figures.iterdir()} == {".svg", ".pdf", ".png"}
+    of_run = CliRunner().invoke(app, ["report", str(root / "test"), "--papers"])
+    assert of_run.exit_code == 2 and "--papers is for studies" in " ".join(of_run.stderr.split())
     again = CliRunner().invoke(app, ["resume", str(root)])
     assert again.exit_code == 0 and "large" in again.stdout and "report.html" in "".join(again.stdout.split())
 

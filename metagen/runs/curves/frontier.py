@@ -261,11 +261,14 @@ def wins(rows: ArrayLike, resamples: int = 1000, seed: int = 0) -> list[float]:
     return [float(v) for v in (best / best.sum(axis=1, keepdims=True)).mean(axis=0)]
 
 
+@lru_cache(maxsize=4)
 def bootstrap_weights(problems: int, resamples: int, seed: int) -> Floats:
-    """Weights of the problems under bootstrap resamples, [resamples, problems], rows that sum to 1."""
+    """Weights of the problems under bootstrap resamples, [resamples, problems], rows that sum to 1; read only."""
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(problems, np.full(problems, 1.0 / problems), size=resamples)
-    return np.asarray(counts / problems)
+    weights = np.asarray(counts / problems)
+    weights.setflags(write=False)
+    return weights
 
 
 def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:

@@ -20,6 +20,7 @@ from metagen.runs.declare.settings import AS_WRITTEN
 from metagen.runs.declare.study import COSTS
 from metagen.runs.directory import RunDirectory, writing
 from metagen.runs.note import Note
+from metagen.sequence import digest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -199,6 +200,14 @@ class StudyResult:
                 np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # its stub takes them for allow_pickle
             new.replace(directory.root / ARRAYS)
         directory.write(FILE, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+    def digest(self) -> bytes:
+        """16 bytes that name all of it: equal for equal results."""
+        arrays, data = _pack(self)
+        said: list[str | bytes] = [json.dumps(data)]
+        for name, array in arrays.items():
+            said += [f"{name} {array.dtype} {array.shape}", np.ascontiguousarray(array).tobytes()]
+        return digest(*said)
 
     @classmethod
     def load(cls, root: Path) -> StudyResult:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite, isnan
-from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
@@ -173,15 +172,6 @@ def numbers(picture: Plot | Heat) -> Table:
             for label, (x, y) in picture.points.get(name, {}).items()
         ]
     return Table(picture.name, picture.caption, columns, tuple(rows), frozenset(range(2, len(columns))))
-
-
-def write(pictures: Iterable[Plot | Heat], folder: Path) -> list[Path]:
-    """`NAME.svg`, `.pdf` and `.png` of each; equal pictures give equal bytes."""
-    files: list[Path] = []
-    for picture in pictures:
-        if drawable(picture):
-            files += study_figures.save(whole(picture), folder / file_name(picture.name))
-    return files
 
 
 def whole(picture: Plot | Heat) -> Figure:

@@ -17,11 +17,16 @@ def report(
     methods: Iterable[str],
     extra: Iterable[Table],
     files: Mapping[str, str],
+    *,
+    papers: bool = False,
 ) -> str:
-    """Everything in the page but the chosen problems' candidates; the numbers of figures are linked as CSV."""
+    """Everything in the page but the chosen problems' candidates; the numbers of figures are linked as CSV.
+
+    papers: whether figures are there as PDF, too.
+    """
     parts = [f"# {escape(headline[0])}", *map(escape, headline[1:]), escape(facts)]
     for section in sections:
-        parts += _section(section)
+        parts += _section(section, papers)
     parts += ["## Methods, and how to reproduce this", *map(escape, methods)]
     parts += [part for table in extra for part in _table(table)]
     for file, text in files.items():
@@ -35,7 +40,7 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*\[\]<>|#$])", r"\\\1", " ".join(text.split()))
 
 
-def _section(section: Section) -> Iterator[str]:
+def _section(section: Section, papers: bool) -> Iterator[str]:
     yield f"## {escape(section.title)}"
     yield escape(section.text)
     for finding in section.findings:
@@ -45,7 +50,8 @@ def _section(section: Section) -> Iterator[str]:
             stem = file_name(picture.name)
             yield f"### {escape(picture.whole_title)}"
             yield f"![{escape(picture.whole_title)}](figures/{stem}.svg)"
-            yield f"{escape(picture.caption)} [Numbers](tables/figure-{stem}.csv), [PDF](figures/{stem}.pdf)."
+            pdf = f", [PDF](figures/{stem}.pdf)" if papers else ""
+            yield f"{escape(picture.caption)} [Numbers](tables/figure-{stem}.csv){pdf}."
     for table in section.tables:
         yield from _table(table)
     if section.notes:

@@ -5,35 +5,32 @@ Sections come from the questions and from the curves; they are drawn here, all a
 
 from __future__ import annotations
 
-import csv
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from metagen.analysis import study_figures
+from matplotlib.figure import Figure
+
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.directory import FROZEN, RunDirectory, environment, writing
 from metagen.runs.names import STUDY
 from metagen.runs.note import Note
-from metagen.runs.page import chosen, draw, html_page, markdown, measured
+from metagen.runs.page import chosen, draw, files, html_page, kept, markdown, measured
 from metagen.runs.page.answer import answer, gist
 from metagen.runs.page.browser import Embedded
 from metagen.runs.page.headline import headline
 from metagen.runs.page.html_page import FIGURES, NAME, TABLES
+from metagen.runs.page.kept import Record
 from metagen.runs.questions.section import Finding, Section, Table
 from metagen.runs.words import duration
 
 MARKDOWN = "report.md"
 FINDINGS, CURVES = "findings.json", "curves.csv"
-#: The figures and tables that a report is made of, a path on each line.
-WRITTEN = "files.txt"
 #: The figure of what each budget buys.
 BEST = "best"
 #: Where sections of these names stand; one of another name follows what it was given behind.
@@ -63,51 +60,69 @@ class View:
     folded: Sequence[Table]
 
 
-def publish(root: Path, result: StudyResult, sections: Iterable[Section]) -> None:
+def publish(
+    root: Path, result: StudyResult, sections: Iterable[Section], *, papers: bool = False, made_of: str = ""
+) -> None:
     """Write `report.html`, `report.md`, `figures/`, `tables/`, `findings.json` and `curves.csv` into `root`.
 
-    sections: any of them, in any order; those that curves alone can give are added. `files.txt` lists the figures and
-    tables, so that those of an earlier report which are no longer part of it are removed. Raises DataError if the page
-    would be too large even without figures.
+    sections: any of them, in any order; those that curves alone can give are added. papers: draw figures as PDF and PNG
+    too; later reports do so as well. made_of: names all that the report is made of, if given: a report of the same that
+    is whole stays. `files.txt` lists the figures and tables, so that those of an earlier report which are no longer
+    part of it are removed. Raises DataError if the page would be too large even without figures.
     """
+    before = Record.of(root)
+    whole = bool(made_of) and before.made_of == made_of and before.holds(root, before.files)
+    papers = papers or any(name.endswith(".pdf") for name in files.listed(root))
+    if whole and papers == before.papers:
+        return
     ordered = arrange([*sections, *measured.sections(result), _notes(result)])
     directory = RunDirectory.at(root)
-    pictures = [picture for section in ordered for picture in section.pictures]
     with writing(root, "the figures and tables of the report"):
-        for folder in ("figures", "tables"):
-            (root / folder).mkdir(exist_ok=True)
-        files = draw.write(pictures, root / "figures")
-        if (best := draw.best_figure(result)) is not None:
-            files += study_figures.save(best, root / "figures" / BEST)
-        for section in ordered:
-            named = [(table.name, table) for table in (*section.tables, *_answers(section))]
-            named += [(f"figure-{one.name}", draw.numbers(one)) for one in section.pictures]
-            for name, table in named:
-                file = root / "tables" / f"{draw.file_name(name)}.csv"
-                file.write_text(_csv(table), encoding="utf-8", errors="backslashreplace", newline="")
-                files.append(file)
-        _renew(root, {file.relative_to(root).as_posix() for file in files})
+        kept.forget(root)
+        paths = files.write_figures(root, _figures(ordered, result), before, papers=papers)
+        paths += files.write_tables(root, _tables(ordered))
+        names = [path.relative_to(root).as_posix() for path in paths]
+        files.renew(root, set(names))
+    written = _texts(root, result, ordered, papers)
+    if not whole:
+        written[NAME] = _page(root, result, ordered)
+    for name, text in written.items():
+        directory.write(name, text)
+    digests = {name: kept.digest_file(root / name) for name in (*names, *written, NAME)}
+    Record(made_of, kept.digest_drawing(), papers, digests).write(root)
+
+
+def _figures(sections: Iterable[Section], result: StudyResult) -> Iterator[tuple[str, Figure]]:
+    """Every figure as a whole, with the name of its files."""
+    for picture in (picture for section in sections for picture in section.pictures):
+        if draw.drawable(picture):
+            yield draw.file_name(picture.name), draw.whole(picture)
+    if (best := draw.best_figure(result)) is not None:
+        yield BEST, best
+
+
+def _tables(sections: Iterable[Section]) -> Iterator[tuple[str, Table]]:
+    """Every table, and the numbers of every figure, with names."""
+    for section in sections:
+        yield from ((table.name, table) for table in (*section.tables, *_answers(section)))
+        yield from ((f"figure-{one.name}", draw.numbers(one)) for one in section.pictures)
+
+
+def _texts(root: Path, result: StudyResult, sections: Sequence[Section], papers: bool) -> dict[str, str]:
+    """The other files of a report, by name, but the page."""
+    written = {
+        CURVES: measured.tidy(result),
+        FINDINGS: json.dumps(_findings(sections), indent=1, ensure_ascii=False) + "\n",
+    }
     if "audit" in result.facts:
-        directory.write(
-            directory.audit.name, json.dumps(result.facts["audit"], indent=1, ensure_ascii=False) + "\n"
-        )
-    directory.write(CURVES, measured.tidy(result))
-    directory.write(FINDINGS, json.dumps(_findings(ordered), indent=1, ensure_ascii=False) + "\n")
-    said, inputs = headline(result), _files(root)
+        audit = json.dumps(result.facts["audit"], indent=1, ensure_ascii=False) + "\n"
+        written[RunDirectory(root).audit.name] = audit
     tables = [table for table in (_roles(result), _versions(root, result)) if table]
-    written = markdown.report(result.name, said, _facts(result), ordered, _methods(result), tables, inputs)
-    directory.write(MARKDOWN, written)
-    directory.write(NAME, _page(root, result, ordered, said, inputs))
-
-
-def _renew(root: Path, files: Set[str]) -> None:
-    """Record what a report has written; remove what an earlier one did and this one does not."""
-    record = root / WRITTEN
-    before = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
-    for name in sorted(set(before) - files):
-        if re.fullmatch(r"(figures|tables)/[\w.-]+", name):  # nothing else is a report's
-            (root / name).unlink(missing_ok=True)
-    record.write_text("".join(f"{name}\n" for name in sorted(files)), encoding="utf-8", newline="")
+    said, facts, methods = headline(result), _facts(result), _methods(result)
+    written[MARKDOWN] = markdown.report(
+        result.name, said, facts, sections, methods, tables, _files(root), papers=papers
+    )
+    return written
 
 
 def arrange(sections: Iterable[Section]) -> list[Section]:
@@ -146,13 +161,7 @@ def _distinct(section: Section, taken: dict[str, int]) -> Section:
 # ------------------------------------------------------------------------------------------------ HTML
 
 
-def _page(
-    root: Path,
-    result: StudyResult,
-    sections: Sequence[Section],
-    said: Sequence[str],
-    files: Mapping[str, str],
-) -> str:
+def _page(root: Path, result: StudyResult, sections: Sequence[Section]) -> str:
     views = [
         View(f"section-{draw.file_name(s.name)}", gist(s), s, draw.groups(s.pictures), s.tables, _answers(s))
         for s in sections
@@ -161,7 +170,7 @@ def _page(
     context: dict[str, Any] = {
         "name": result.name,
         "browsed": looked is not None,
-        "headline": said,
+        "headline": headline(result),
         "facts": _facts(result),
         "before": [view for view in views if view.section.name not in LAST],
         "after": [view for view in views if view.section.name in LAST],
@@ -171,7 +180,7 @@ def _page(
         "methods": _methods(result),
         "roles": _roles(result),
         "versions": _versions(root, result),
-        "files": files,
+        "files": _files(root),
         "most_rows": ROWS,
         "few_rows": FOLDED,
         "answer": answer(result),
@@ -309,12 +318,6 @@ def _findings(sections: Iterable[Section]) -> list[dict[str, Any]]:
         return {k: None if isinstance(v, float) and not isfinite(v) else v for k, v in found}
 
     return [{"section": section.name, **plain(f)} for section in sections for f in section.findings]
-
-
-def _csv(table: Table) -> str:
-    file = StringIO()
-    csv.writer(file, lineterminator="\n").writerows([table.columns, *table.rows])
-    return file.getvalue()
 
 
 def _files(root: Path) -> dict[str, str]:

@@ -27,22 +27,41 @@ SHOWN = ("flops", "tokens", "samples")
 NOTES = 5
 
 
-def again(directory: StudyDirectory, phase: Phase | None = None) -> tuple[StudyResult, list[Section]]:
-    """Publish a study that has been run anew, collected again where that is needed. InputError for one not finished."""
+def again(
+    directory: StudyDirectory, phase: Phase | None = None, *, papers: bool = False
+) -> tuple[StudyResult, list[Section]]:
+    """Publish a study that has been run anew, collected again where that is needed; see `publish`.
+
+    Raises InputError for one not finished.
+    """
     study = schema.load(directory.study)
-    return publish(directory, study, run.results(directory, study, phase), phase)
+    return publish(directory, study, run.results(directory, study, phase), phase, papers=papers)
 
 
 def publish(
-    directory: StudyDirectory, study: Study, result: StudyResult, phase: Phase | None = None
+    directory: StudyDirectory,
+    study: Study,
+    result: StudyResult,
+    phase: Phase | None = None,
+    *,
+    papers: bool = False,
 ) -> tuple[StudyResult, list[Section]]:
-    """Write the report of a result, with all that findings can tell of it. phase: is told how far this is."""
+    """Write the report of a result, with all that findings can tell of it. phase: is told how far this is.
+
+    papers: draws figures as PDF and PNG, too. Sections and files of the last report stay where everything that they are
+    made of is the same.
+    """
+    from metagen.runs.page import kept
     from metagen.runs.page import study_page as page
 
     phase = phase or Phase()
-    found = sections(result, study, directory, phase)
+    made_of = kept.digest_sections(result, study, run.extras(directory, study))
+    if (found := kept.load(directory.root, made_of)) is None:
+        found = sections(result, study, directory, phase)
+        kept.save(directory.root, made_of, found)
     phase.begin("page")
-    page.publish(directory.root, result, found)
+    whole = kept.digest_page(directory, made_of)
+    page.publish(directory.root, result, found, papers=papers, made_of=whole)
     return result, found
 
 

@@ -54,7 +54,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
     that one of them does not know, and for curves without a problem in common.
     """
     over = shared_problems([a, b])
-    every = _zeros(*_means(a, cost, over, None), *_means(b, cost, over, None))
+    every = _zeros(*_means(a, cost, over), *_means(b, cost, over))
     if not every:
         return None
     place, rising = every[-1]
@@ -64,8 +64,9 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
     if count < FEW:
         return Crossing(*names, place, np.nan, np.nan, tuple(found), np.nan)
     drawn, crossed = [], 0
+    one, other = _rows(a, cost, over), _rows(b, cost, over)
     for weights in bootstrap_weights(count, resamples, seed):
-        first, second = _means(a, cost, over, weights), _means(b, cost, over, weights)
+        first, second = _weighted_means(*one, weights), _weighted_means(*other, weights)
         alike = [at for at, sign in _zeros(*first, *second) if sign == rising]
         crossed += bool(alike)
         if alike:
@@ -80,7 +81,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
 def common(a: Curve, b: Curve, cost: str) -> Range | None:
     """The costs over which two curves can be compared; None if one ends before the other begins."""
     over = shared_problems([a, b])
-    first, second = _means(a, cost, over, None), _means(b, cost, over, None)
+    first, second = _means(a, cost, over), _means(b, cost, over)
     least, most = max(first[0][0], second[0][0]), min(first[0][-1], second[0][-1])
     if least > most:
         return None
@@ -88,15 +89,23 @@ def common(a: Curve, b: Curve, cost: str) -> Range | None:
     return Range(float(least), float(most), a.name if lead > 0 else b.name if lead < 0 else None)
 
 
-def _means(curve: Curve, cost: str, over: np.ndarray, weights: Floats | None) -> tuple[Floats, Floats]:
-    """Costs, ascending, and accuracies of a curve; weights: of these problems, equal by default."""
+def _means(curve: Curve, cost: str, over: np.ndarray) -> tuple[Floats, Floats]:
+    """Costs, ascending, and accuracies of a curve over these problems."""
     points, costs = ladder(curve, cost, over)
-    rows = curve.accuracy[points][:, over]
-    if weights is None:
-        return costs, rows.mean(axis=1)
-    costs = curve.costs[cost][points][:, over] @ weights
-    order = np.argsort(costs, kind="stable")
-    return costs[order], (rows @ weights)[order]
+    return costs, curve.accuracy[points][:, over].mean(axis=1)
+
+
+def _rows(curve: Curve, cost: str, over: np.ndarray) -> tuple[Floats, Floats]:
+    """Costs and accuracies of a curve on each of these problems, [known points, problems], by mean cost."""
+    points, _ = ladder(curve, cost, over)
+    return curve.costs[cost][points][:, over], curve.accuracy[points][:, over]
+
+
+def _weighted_means(costs: Floats, rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Costs, ascending, and accuracies under weights of the problems."""
+    means = costs @ weights
+    order = np.argsort(means, kind="stable")
+    return means[order], (rows @ weights)[order]
 
 
 def _knots(x: Floats, y: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats]:

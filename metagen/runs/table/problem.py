@@ -318,21 +318,24 @@ def _columns_to_read(names: list[str]) -> list[str]:
 def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Cell], salt: str) -> Iterator[Pool]:
     """found: the rows of one problem, by table."""
     outcomes = {o["configuration"]: o for o in found["outcomes"]}
+    shared = _group(found["candidates"], "generator")
+    own = _group(found.get("attempts", ()), "configuration")
     for generator in dict.fromkeys(line.generator for line in lines):
         ours = [line for line in lines if line.generator == generator]
-        if candidates := _samples(found["candidates"], generator=generator):
+        if candidates := shared.get(generator):
             spent = [s for s in found["costs"] if s["generator"] == generator]
             yield Pool.of(candidates, [line for line in ours if line.pooled], salt, spent)
         for line in ours:
-            candidates = _samples(found.get("attempts", ()), configuration=line.name)
-            if candidates and line.name in outcomes:
+            if (candidates := own.get(line.name)) and line.name in outcomes:
                 yield Pool.of_outcome(candidates, line, outcomes[line.name], salt)
 
 
-def _samples(rows: Iterable[Record], **equal: str) -> list[Record]:
-    """The rows with these values, by number of the sample."""
-    found = [row for row in rows if all(row[name] == value for name, value in equal.items())]
-    return sorted(found, key=lambda row: int(row["sample"]))
+def _group(rows: Iterable[Record], column: str) -> dict[str, list[Record]]:
+    """The rows by their value in a column, each group by number of the sample."""
+    found: dict[str, list[Record]] = {}
+    for row in rows:
+        found.setdefault(row[column], []).append(row)
+    return {value: sorted(same, key=lambda row: int(row["sample"])) for value, same in found.items()}
 
 
 def choose(candidates: abc.Sequence[Record], line: Cell, salt: str) -> int:

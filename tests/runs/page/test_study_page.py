@@ -22,9 +22,10 @@ from metagen.errors import DataError, InputError
 from metagen.runs.curves.study import Curve, Model, StudyResult
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory
-from metagen.runs.page import chosen, draw, html_page, markdown, measured
+from metagen.runs.page import chosen, draw, files, html_page, markdown, measured
 from metagen.runs.page import study_page as page
 from metagen.runs.page.answer import answer
+from metagen.runs.page.files import WRITTEN
 from metagen.runs.page.headline import headline
 from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
@@ -143,7 +144,7 @@ def test_tuning_is_called_fair_only_where_it_is() -> None:
 
 def test_every_frontier_has_a_title_of_its_own() -> None:
     found = frontier.section(little())
-    text = "\n".join(markdown._section(found))
+    text = "\n".join(markdown._section(found, False))
     heads = re.findall(r"(?m)^### (Frontier.*|Strategies.*)$", text)
     alts = re.findall(r"!\[(.*?)\]\(", text)
     assert len(heads) == len(set(heads)) > 4 and set(heads) <= set(alts) and len(alts) == len(set(alts))
@@ -324,10 +325,10 @@ def test_comparisons_beside_the_one_that_answers_are_a_list(tmp_path: Path) -> N
 def test_what_is_no_longer_part_of_a_report_is_removed(tmp_path: Path) -> None:
     result, (_, answers) = replace(little(), curves=()), every()
     own = tmp_path / "figures" / "own.svg"
-    page.publish(tmp_path, result, [Section("a", "A", pictures=plots()[3:4]), answers])
+    page.publish(tmp_path, result, [Section("a", "A", pictures=plots()[3:4]), answers], papers=True)
     own.write_text("a reader's")
     outside = tmp_path / "curves.csv"
-    with (tmp_path / page.WRITTEN).open("a") as record:
+    with (tmp_path / WRITTEN).open("a") as record:
         record.write("curves.csv\nfigures/../curves.csv\n")
     assert (tmp_path / "figures" / "reward.pdf").exists() and (
         tmp_path / "tables" / "figure-reward.csv"
@@ -336,15 +337,15 @@ def test_what_is_no_longer_part_of_a_report_is_removed(tmp_path: Path) -> None:
     assert [f.name for f in (tmp_path / "figures").iterdir()] == ["own.svg"] and outside.exists()
     left = {f"tables/{f.name}" for f in (tmp_path / "tables").iterdir()}
     assert "tables/findings-answers.csv" in left and "tables/figure-reward.csv" not in left
-    assert set((tmp_path / page.WRITTEN).read_text().split()) == left
+    assert set((tmp_path / WRITTEN).read_text().split()) == left
 
 
 def test_equal_data_give_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        page.publish(tmp_path / name, replace(little(), curves=()), every()[:1])
-    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
-    assert len([f for f in files if f.suffix == ".pdf"]) == 5
-    for file in files:
+        page.publish(tmp_path / name, replace(little(), curves=()), every()[:1], papers=True)
+    written = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
+    assert len([f for f in written if f.suffix == ".pdf"]) == 5
+    for file in written:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
 
@@ -427,7 +428,7 @@ def test_the_figure_of_winners_names_them(published: Path) -> None:
     won = [row for row in table.rows if row[4] == "yes"]
     assert {name if set == "as written" else f"{name} ({set})" for name, set, *_ in won} <= names
     assert {"small/majority@4", "large/best@4 (verifier=prm, temperature=0.2)"} <= names
-    assert (published / "figures" / "best.pdf").exists()
+    assert (published / "figures" / "best.svg").exists()
     assert draw.best_figure(replace(made(8, 2), curves=())) is None
 
 
@@ -480,7 +481,7 @@ def test_too_large_a_page_leaves_out_figures_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = little()
-    monkeypatch.setattr(draw, "write", lambda *_: [])  # of the files nothing is asked here
+    monkeypatch.setattr(files, "write_figures", lambda *_, **__: [])  # of the files nothing is asked here
     page.publish(tmp_path, result, every()[:1])
     whole = len(text_of(tmp_path).encode())
     monkeypatch.setattr(html_page, "SPARE", 0)

@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,12 +176,15 @@ def majorant(curve: Floats) -> list[tuple[float, int]]:
 
     curve: a value for each number of samples, from one on, [numbers].
     """
-    corners = [0]
-    for n in range(1, len(curve)):
-        while len(corners) > 1 and _slope(curve, corners[-1], n) >= _slope(curve, corners[-2], corners[-1]):
+    values: list[float] = curve.tolist()  # Python's own numbers: reading an array one by one is slow
+    corners, slopes = [0], [inf]
+    for n in range(1, len(values)):
+        while (slope := (values[n] - values[corners[-1]]) / (n - corners[-1])) >= slopes[-1]:
             corners.pop()
+            slopes.pop()
         corners.append(n)
-    steps = [(_slope(curve, a, b), b - a) for a, b in pairwise(corners)]
+        slopes.append(slope)
+    steps = [(slope, b - a) for slope, (a, b) in zip(slopes[1:], pairwise(corners), strict=True)]
     return [step for step in steps if step[0] > 0.0]
 
 
@@ -286,7 +290,3 @@ def accuracy_at(curves: ArrayLike, samples: Iterable[float] | ArrayLike) -> Floa
     share = given - low
     at = np.arange(len(rows))
     return np.asarray((1.0 - share) * rows[at, low] + share * rows[at, low + 1])
-
-
-def _slope(curve: Floats, a: int, b: int) -> float:
-    return float(curve[b] - curve[a]) / (b - a)
