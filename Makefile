@@ -125,7 +125,7 @@ $(VENV)/installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.tx
 	@$(if $(TORCH_INDEX),$(PIP) install --no-deps --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
 	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[$*]'
 	@$(if $(findstring test,$(HASHED_$*)),[ "$$(uname -sm)" != "Linux x86_64" ] || \
-	  $(BIN)/python -c 'import torch, sys; sys.exit(torch.version.cuda is None)' || $(PIP) install --no-deps '$(TRITON)')
+	  $(BIN)/python -c 'import sys; import torch; sys.exit(torch.version.cuda is None)' || $(PIP) install --no-deps '$(TRITON)')
 	@touch $@
 
 # It wants a torch for CPUs, which is looked for in TORCH_INDEX too. What a text model does not need is removed: it is
