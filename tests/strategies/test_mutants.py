@@ -129,10 +129,11 @@ async def draws_anew(prefix: Sequence, scope: Scope) -> Sequence:
 
 async def side_by_side(
     self: Strategy, prefix: Sequence, n: int, start: int, until: Until, scope: Scope
-) -> list[Sequence]:
-    return await scope.gather(
+) -> list[tuple[Sequence, tuple[Any, ...]]]:
+    found = await scope.gather(
         *(self._anytime(prefix, until, scope.child(str(i))) for i in range(start, start + n))
     )
+    return [(one, ()) for one in found]
 
 
 #: Each law that has to fail, with its arguments, by the fault that it has to find.
