@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -155,15 +155,12 @@ class Gate:
     async def _wait_for_spare(self) -> None:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spare.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if not place.cancelled():
-                self.running -= 1  # its turn came at the same moment
-                self._go_on()
-            elif place in self._spare:
+
+        def forget() -> None:
+            if place in self._spare:
                 self._spare.remove(place)
-            raise
+
+        await self._turn_of(place, forget)
 
     async def _wait(self, client: Client) -> None:
         if self.running < self._most and not self.waiting:
@@ -176,17 +173,26 @@ class Gate:
             self._turns.append(client)
         client.waiting.append(place)
         self.waiting += 1
-        try:
-            await place
-        except asyncio.CancelledError:
-            if not place.cancelled():
-                self.running -= 1  # its turn came at the same moment
-                self._go_on()
-            elif place in client.waiting:
+
+        def forget() -> None:
+            if place in client.waiting:
                 client.waiting.remove(place)
                 self.waiting -= 1
                 if not client.waiting:
                     self._turns.remove(client)
+
+        await self._turn_of(place, forget)
+
+    async def _turn_of(self, place: asyncio.Future[None], forget: Callable[[], None]) -> None:
+        """Wait for a turn; `forget` takes back a wait that is cancelled before it comes."""
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                forget()
+            else:
+                self.running -= 1  # its turn came at the same moment
+                self._go_on()
             raise
 
     def _refusal(self, why: str) -> ApiError:

@@ -23,7 +23,7 @@ class Progress:
     """Samples and how they vote, scores, steps of a search or of a chain; a line for each.
 
     Only candidates for the answer vote: samples that the strategy chooses among, or that the last step of a chain
-    chooses among. What other steps write, and calls within a candidate, are steps.
+    chooses among. Texts of other steps, and calls within a candidate, are steps.
     """
 
     def __init__(self, job: Job) -> None:

@@ -32,7 +32,7 @@ SECTIONS, RECORD = "sections.json", "reported.json"
 CODE = (".py", ".jinja", ".css", ".js")
 #: Endings of the files of a run that its page is made of: tables, journal, state.
 BESIDE = (".parquet", ".sqlite", ".sqlite-wal", ".json", ".yaml")
-#: What kinds of strategies say of themselves, and sections ask.
+#: Traits of kinds of strategies, for which sections ask.
 TRAITS = ("adaptive", "chooses", "poolable", "searches", "thinks", "votes")
 
 

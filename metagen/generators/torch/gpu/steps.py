@@ -83,7 +83,7 @@ class Steps:
         self._sizes = sizes()
         self._graphs: dict[tuple[int, bool], Graph] = {}
         self._pool: Any = None
-        #: What rows read, as it was sent last, and from and to of each row in it.
+        #: The pieces that were sent last, and from and to of each row in them.
         self._sent: Tensor | None = None
         self._first = self._last = np.zeros(0, np.int64)
         self._ready = False
@@ -258,7 +258,7 @@ class Steps:
 #: Threads that compile, and whether draws are compiled.
 _compiling: list[threading.Thread] = []
 _draws = False
-#: Who records a graph, and the stream of each device to record on.
+#: One thread records a graph at a time, on the stream of its device.
 _recording = threading.Lock()
 _streams: dict[torch.device, Any] = {}
 

@@ -15,16 +15,8 @@ from metagen.values import Amount, Count, Expects, Quantity
 Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
 
 
-class ScalingSpec(Spec):
-    """How many replicas there may be, by the load; see Scaling.
-
-    most: replicas at most. load: samples and texts under way that one replica is enough for. idle: seconds that fewer
-    replicas must have been enough, before one leaves.
-    """
-
-    most: Count
-    load: Count = 64
-    idle: Annotated[float, Field(ge=0), Expects("seconds ≥ 0")] = 60.0
+class NumberedSpec(Spec):
+    """A mapping for which a number is short: that of its first field, as `scaling: 8` is {most: 8}."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -35,8 +27,20 @@ class ScalingSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        """`scaling: 8` is short for {most: 8}."""
-        return {"most": value} if isinstance(value, int) and not isinstance(value, bool) else value
+        number = isinstance(value, int) and not isinstance(value, bool)
+        return {next(iter(cls.model_fields)): value} if number else value
+
+
+class ScalingSpec(NumberedSpec):
+    """How many replicas there may be, by the load; see Scaling.
+
+    `scaling: 8` is short for {most: 8}. most: replicas at most. load: samples and texts under way that one replica is
+    enough for. idle: seconds that fewer replicas must have been enough, before one leaves.
+    """
+
+    most: Count
+    load: Count = 64
+    idle: Annotated[float, Field(ge=0), Expects("seconds ≥ 0")] = 60.0
 
 
 class PoolSpec(Spec):
@@ -77,27 +81,15 @@ class PoolSpec(Spec):
         }  # fmt: skip
 
 
-class ShardsSpec(Spec):
+class ShardsSpec(NumberedSpec):
     """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs.
 
-    count: drivers. num_cpus, resources: what one driver needs.
+    `shards: 4` is short for {count: 4}. count: drivers. num_cpus, resources: what one driver needs.
     """
 
     count: Count = 1
     num_cpus: Quantity | None = None
     resources: Resources = Field(default={})
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "integer", "minimum": 1}, handler.resolve_ref_schema(handler(schema))]}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short(cls, value: Any) -> Any:
-        """`shards: 4` is short for {count: 4}."""
-        return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class ExecutorSpec(PoolSpec):
