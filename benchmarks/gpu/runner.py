@@ -158,10 +158,9 @@ class Runner:
                 state["state"] = FAILED if broken else MISSING if lacks else DONE
             elif over and time.monotonic() - began < limit:
                 state["state"] = OPEN  # the call's minutes are over, not the piece's own
+                self._say(f"  cut off, as the call's minutes are over; last words: {_last(log)}")
             else:
-                self._fail(
-                    piece, reader, limit if over else None, child.returncode, log.read_text(errors="replace")
-                )
+                self._fail(piece, reader, limit if over else None, child.returncode, _last(log))
             self._record.write()
 
     def _environment(self) -> dict[str, str]:
@@ -209,22 +208,27 @@ class Runner:
                     state["tasks"].append(task)
                     record.write()
 
-    def _fail(self, piece: Piece, reader: _Events, limit: float | None, code: int, log: str) -> None:
+    def _fail(self, piece: Piece, reader: _Events, limit: float | None, code: int, last: str) -> None:
         state = self._record.piece(piece.name)
         for name in ("broken", "lacks"):
             state.pop(name, None)
         state["state"] = FAILED
         task = reader.task or "start"
-        last = " | ".join(text.strip() for text in log.splitlines()[-6:] if text.strip())[-600:]
         if limit is not None:
             why = f"stopped: it took longer than {limit:g} s"
         else:
             why = f"its process ended with {_code(code)}"
-        row = missing(f"{piece.name}, {task}", f"{why}; last words: {last or 'none'}").to_dict()
+        row = missing(f"{piece.name}, {task}", f"{why}; last words: {last}").to_dict()
         self._record.add(
             piece.name, task, row, command=self.command(piece), seconds=round(state["seconds"], 2)
         )
         self._say(f"  {line(row)}")
+
+
+def _last(log: Path) -> str:
+    """The last words of a piece, in one line."""
+    lines = log.read_text(errors="replace").splitlines()[-6:]
+    return " | ".join(text.strip() for text in lines if text.strip())[-600:] or "none"
 
 
 def _code(code: int) -> str:

@@ -196,7 +196,8 @@ def test_a_call_ends_when_its_minutes_are_over(folder: Path, monkeypatch: pytest
     assert not whole and record.rows == []
     assert "good" in said[-2] and "again" in said[-1]
     monkeypatch.setattr(runner, "LEAST", 0.0)
-    record, whole, _ = run(folder, piece("gated"), minutes=0.02)
+    record, whole, said = run(folder, piece("gated"), minutes=0.02)
+    assert any("cut off" in line and "last words" in line for line in said)
     assert not whole and record.pieces["gated"]["state"] == OPEN, "its own time is not over"
     (folder / "go").touch()
     record, whole, _ = run(folder, piece("gated"))

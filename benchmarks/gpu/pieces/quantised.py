@@ -14,6 +14,7 @@ from benchmarks.gpu import models
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.row import Found, found, missing
 from metagen.errors import UnsupportedError
+from metagen.generators.torch.gpu import steps
 from metagen.generators.torch.models.compression import check_place
 from metagen.generators.torch.models.llama import LlamaModel
 
@@ -79,6 +80,7 @@ def measure(
     model = LlamaModel(
         where, dtype=torch.bfloat16, device=device, batch=max(batches), kv_bytes=kv, quantization=kind
     )
+    steps.wait()
     held = 0 if place.rehearsal else torch.cuda.memory_allocated() - keys_and_values(model)
     times: dict[int, list[float]] = {}
     for batch in batches:

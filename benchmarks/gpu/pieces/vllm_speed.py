@@ -20,6 +20,8 @@ from metagen.sequence import Prompt, Sequence
 
 #: Samples of a prompt, at most, in a comparison of metagen over vLLM with vLLM.
 SAMPLES = 16
+#: Times as many turns where few sequences are written at once.
+LIVELY = 4
 
 
 def options(place: Place, share: float) -> dict[str, Any]:
@@ -71,12 +73,12 @@ def compare(
 
     sizes = place.sizes
     samples = min(SAMPLES, batch)
-    count = max(1, batch // samples)
-    tokens = count * samples * sizes.tokens
+    many = max(1, batch // samples)
+    tokens = many * samples * sizes.tokens
     writer = ours.generator(max_tokens=sizes.tokens, ignore_eos=True)
 
     def prompts(turn: int) -> list[str]:
-        return models.texts(where, count, sizes.prompt, 100 * batch + turn)
+        return models.texts(where, many, sizes.prompt, 100 * batch + turn)
 
     def alone(turn: int) -> float:
         asked = SamplingParams(n=samples, temperature=1.0, max_tokens=sizes.tokens, ignore_eos=True)
@@ -104,12 +106,14 @@ def compare(
         given = prompts(turn)
         return tokens / place.seconds(lambda: engines.ask(torch_engine, given, sizes.tokens, samples, turn))
 
-    made = turns({"alone": alone, "through": through, "torch": by_torch}, sizes.turns)
+    # A turn of few sequences takes a third of a second, and such short ones differ by a third.
+    count = sizes.turns * (1 if batch == max(sizes.batches) else LIVELY)
+    made = turns({"alone": alone, "through": through, "torch": by_torch}, count)
     settings = (
-        f"{name} in {dtype(place)}, {count} prompts of {sizes.prompt} tokens × {samples} samples × {sizes.tokens} "
+        f"{name} in {dtype(place)}, {many} prompts of {sizes.prompt} tokens × {samples} samples × {sizes.tokens} "
         "tokens, temperature 1; by turns, other prompts each turn"
     )
-    title = f"{name}, batch {count * samples}"
+    title = f"{name}, batch {many * samples}"
     yield found(f"vLLM alone, tokens per second; {title}", made["alone"], "1/s", settings)
     yield found(f"metagen over vLLM, tokens per second; {title}", made["through"], "1/s", settings)
     yield found(
@@ -122,4 +126,4 @@ def compare(
     yield found(f"torch engine beside vLLM, tokens per second; {title}", made["torch"], "1/s", settings)
     yield found(f"torch engine over vLLM; {title}", ratios(made["torch"], made["alone"]), "×", settings)
     if ours.shape is not None:
-        yield from roofline(place, "vLLM alone", title, settings, ours.shape, count * samples, made["alone"])
+        yield from roofline(place, "vLLM alone", title, settings, ours.shape, many * samples, made["alone"])
