@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ import numpy as np
 import torch
 
 from benchmarks.gpu import engines, models
-from benchmarks.gpu.place import Place
+from benchmarks.gpu.place import Place, ratios
 from benchmarks.gpu.row import Found, found, missing
+from metagen.generators.torch.gpu import shared
 from metagen.generators.torch.gpu import steps as compiled
 from metagen.generators.torch.models.llama import LlamaModel
 
@@ -24,6 +26,7 @@ STEPS = 8
 def tasks(place: Place) -> Iterator[tuple[str, Callable[[], Iterable[Found]]]]:
     for name in ("0.5b", "2b"):
         yield f"steps {name}", partial(steps, place, name, models.directory(place, name))
+    yield "shared", partial(behind, place, models.directory(place, "0.5b"))
     yield "waits", partial(waits, place, models.directory(place, "0.5b"))
 
 
@@ -52,6 +55,44 @@ def steps(place: Place, name: str, where: Path) -> Iterable[Found]:
             f"{STEPS} steps, bfloat16",
         )
         model.close(rows)
+    gc.collect()
+
+
+@torch.inference_mode()
+def behind(place: Place, where: Path) -> Iterable[Found]:
+    """Steps of rows behind one long prefix: read once for several rows, and by each row for itself."""
+    sizes = place.sizes
+    model = LlamaModel(
+        where, dtype=torch.bfloat16, device=torch.device(place.device), batch=sizes.shared, kv_bytes=place.share(0.1)
+    )  # fmt: skip
+    compiled.wait()
+    one, rows, tokens = np.zeros(1, np.int64), np.arange(sizes.shared), np.full(sizes.shared, 7)
+    model.open(one, [])
+    for begin in range(0, sizes.long, model.chunk):
+        read = np.full(min(model.chunk, sizes.long - begin), 7)
+        model.extend(one, read, np.array([len(read)]))
+    prefix = model.save(0, 0, sizes.long)
+    model.close(one)
+
+    def some() -> None:
+        for _ in range(STEPS):
+            model.extend(rows, tokens)
+
+    taken: dict[str, list[float]] = {}
+    for way, worth in (("once for several rows", shared.WORTH), ("by each row for itself", math.inf)):
+        shared.WORTH = worth
+        model.open(rows, [prefix])
+        some()
+        taken[way] = [1e3 * place.seconds(some) / STEPS for _ in range(5)]
+        model.close(rows)
+    settings = f"random 0.5b, bfloat16, {sizes.shared} rows behind {sizes.long} tokens; {STEPS} steps"
+    for way, found_there in taken.items():
+        yield found(f"a step behind a shared prefix, read {way}", found_there, "ms", settings)
+    once, alone = taken.values()
+    yield found(
+        "a step behind a shared prefix, each row for itself over once for several", ratios(alone, once), "×", settings,
+        "≥ 1",
+    )  # fmt: skip
     gc.collect()
 
 

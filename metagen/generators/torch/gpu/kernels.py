@@ -1,11 +1,12 @@
 """What torch has no operation for: attention to pieces and tails, and a block's small operations, each in one kernel.
 
-They compute in float32 and round at the end, as torch's operations do. A *table* [N, 7] says of each token:
+They compute in float32 and round at the end, as torch's operations do. A *table* [N, 9] says of each token:
 
 - its id, and its place in the text;
 - how many tokens of its row's tail come before it; -1 where there is no token;
 - where the tail begins, and how far its heads lie apart;
-- from and to in the *pieces* [P, 6] that it reads before the tail (`Chains.located`).
+- from and to in the *pieces* [P, 6] that it reads before the tail (`Chains.located`), for itself;
+- from and to in what is `listed` of the rows that `_share` finds for it, in pieces that it reads with others.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import triton.language as tl
 from torch import Tensor
 
 #: Columns of a table, and of the pieces.
-COLUMNS, PIECE = 7, 6
+COLUMNS, PIECE = 9, 6
 #: Tokens of keys and values that a program reads at once.
 BLOCK = 64
 #: Programs that a multiprocessor should have at least before rows are cut no further, and parts of a row at most.
 BUSY, MOST = 2, 32
+#: Queries of all heads that read the same keys, at most, which a program reads a shared piece for.
+QUERIES = 64
 
 
 @triton.jit
@@ -52,8 +55,8 @@ def _rotate(
 ):  # fmt: skip
     """Rotate queries where they are; keys, rotated, and values go to the tails. One program a token and head."""
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    position, old = tl.load(table + token * 7 + 1), tl.load(table + token * 7 + 2)
-    tail, apart = tl.load(table + token * 7 + 3), tl.load(table + token * 7 + 4)
+    position, old = tl.load(table + token * 9 + 1), tl.load(table + token * 9 + 2)
+    tail, apart = tl.load(table + token * 9 + 3), tl.load(table + token * 9 + 4)
     pair = tl.arange(0, HALF)
     inside = pair < DIM // 2
     here = qkv + (token * (HEADS + 2 * KV) + head) * DIM + 2 * pair
@@ -86,13 +89,13 @@ def _rotate(
 
 @triton.jit
 def _read(
-    q, top, total, found, keys, values, step, length, first, parts, scale,
+    q, top, total, found, keys, values, step, begin, length, first, parts, scale,
     DIM: tl.constexpr, SIZE: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
-    """Go on with a softmax over every `parts`-th block of `length` tokens, from block `first`."""
+    """Go on with a softmax over every `parts`-th block of the tokens from `begin` to `length`, from block `first`."""
     at, dim = tl.arange(0, TOKENS), tl.arange(0, SIZE)
-    for block in range(first, tl.cdiv(length, TOKENS), parts):
-        token = block * TOKENS + at
+    for block in range(first, tl.cdiv(length - begin, TOKENS), parts):
+        token = begin + block * TOKENS + at
         place = token[:, None] * step + dim[None, :]
         seen = (token < length)[:, None] & (dim < DIM)[None, :]
         key = tl.load(keys + place, mask=seen, other=0.0)
@@ -122,9 +125,9 @@ def _attend(
     """
     EACH: tl.constexpr = HEADS // KV
     token, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
-    old = tl.load(table + token * 7 + 2)
-    tail, apart = tl.load(table + token * 7 + 3), tl.load(table + token * 7 + 4)
-    begin, end = tl.load(table + token * 7 + 5), tl.load(table + token * 7 + 6)
+    old = tl.load(table + token * 9 + 2)
+    tail, apart = tl.load(table + token * 9 + 3), tl.load(table + token * 9 + 4)
+    begin, end = tl.load(table + token * 9 + 5), tl.load(table + token * 9 + 6)
     query, dim = tl.arange(0, GROUP), tl.arange(0, SIZE)
     real = (query < EACH)[:, None] & (dim < DIM)[None, :]
     number = head * EACH + query
@@ -142,11 +145,25 @@ def _attend(
         other = kv + tl.multiple_of(tl.load(record + 2), EVEN)
         first = (part + piece) % parts
         top, total, found = _read(
-            q, top, total, found, kv, other, step, tl.load(record + 5), first, parts, scale, DIM, SIZE, TOKENS
+            q,
+            top,
+            total,
+            found,
+            kv,
+            other,
+            step,
+            0,
+            tl.load(record + 5),
+            first,
+            parts,
+            scale,
+            DIM,
+            SIZE,
+            TOKENS,
         )
     own = (tail + head * apart) * DIM
     top, total, found = _read(
-        q, top, total, found, keys + own, values + own, DIM, old + 1, part, parts, scale, DIM, SIZE, TOKENS
+        q, top, total, found, keys + own, values + own, DIM, 0, old + 1, part, parts, scale, DIM, SIZE, TOKENS
     )
     if WHOLE:
         found = found / tl.where(total > 0, total, 1.0)[:, None]
@@ -159,20 +176,83 @@ def _attend(
         tl.store(sums + 2 * place + 1, total, mask=query < EACH)
 
 
+@triton.jit(do_not_specialize=["layer"])
+def _share(
+    qkv, members, jobs, pieces, out, sums, layer, scale,
+    HEADS: tl.constexpr, KV: tl.constexpr, DIM: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr,
+    TILE: tl.constexpr, TOKENS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """What the queries of several tokens find in a part of a piece: one program a job (`shared`) and head of keys.
+
+    `out` [rows, HEADS, DIM] takes the sums of values, in float32, and `sums` [rows, HEADS, 2] the best score and the
+    sum of weights.
+    """
+    EACH: tl.constexpr = HEADS // KV
+    job, head = jobs + tl.program_id(0) * 6, tl.program_id(1)
+    count = tl.load(job + 1)
+    if count > 0:
+        query, dim = tl.arange(0, TILE * GROUP), tl.arange(0, SIZE)
+        slot, number = query // GROUP, head * EACH + query % GROUP
+        real = (slot < count) & (query % GROUP < EACH)
+        token = tl.load(members + tl.load(job) + slot, mask=real, other=0)
+        wide = real[:, None] & (dim < DIM)[None, :]
+        place = (token * (HEADS + 2 * KV) + number)[:, None] * DIM + dim[None, :]
+        q = tl.load(qkv + place, mask=wide, other=0.0)
+        top = tl.full((TILE * GROUP,), -1e30, tl.float32)
+        total = tl.zeros((TILE * GROUP,), tl.float32)
+        found = tl.zeros((TILE * GROUP, SIZE), tl.float32)
+        record = pieces + tl.load(job + 2) * 6
+        kv = tl.load(record).to(tl.pointer_type(qkv.dtype.element_ty))
+        step = tl.multiple_of(tl.load(record + 4), EVEN)
+        kv += tl.multiple_of(layer * tl.load(record + 1) + head * tl.load(record + 3), EVEN)
+        kv = tl.multiple_of(kv, EVEN)
+        other = kv + tl.multiple_of(tl.load(record + 2), EVEN)
+        begin, end = tl.load(job + 3), tl.load(job + 4)
+        top, total, found = _read(
+            q, top, total, found, kv, other, step, begin, end, 0, 1, scale, DIM, SIZE, TOKENS
+        )
+        row = (tl.load(job + 5) + slot) * HEADS + number
+        tl.store(out + row[:, None] * DIM + dim[None, :], found, mask=wide)
+        tl.store(sums + 2 * row, top, mask=real)
+        tl.store(sums + 2 * row + 1, total, mask=real)
+
+
 @triton.jit(do_not_specialize=["parts"])
-def _join(out, parted, sums, parts, DIM: tl.constexpr, SIZE: tl.constexpr, MOST: tl.constexpr):
-    """Join what the parts of a row have found; one program a token and head."""
+def _join(
+    out, parted, sums, parts, table, listed, more, masses,
+    HEADS: tl.constexpr, DIM: tl.constexpr, SIZE: tl.constexpr, MOST: tl.constexpr, SHARES: tl.constexpr,
+):  # fmt: skip
+    """Join what the parts of a row have found, and with SHARES what `_share` has; one program a token and head."""
     row = tl.program_id(0).to(tl.int64)
     part, dim = tl.arange(0, MOST), tl.arange(0, SIZE)
+    inside = dim < DIM
     there = part < parts
     top = tl.load(sums + 2 * (row * parts + part), mask=there, other=-1e30)
     total = tl.load(sums + 2 * (row * parts + part) + 1, mask=there, other=0.0)
-    total = total * tl.exp(top - tl.max(top, 0))
-    share = tl.exp(top - tl.max(top, 0)) / tl.maximum(tl.sum(total, 0), 1e-30)
-    real = there[:, None] & (dim < DIM)[None, :]
-    found = tl.load(parted + (row * parts + part[:, None]) * DIM + dim[None, :], mask=real, other=0.0)
+    best = tl.max(top, 0)
+    share = tl.where(there, tl.exp(top - best), 0.0)
+    sum = tl.sum(total * share, 0)
+    place = (row * parts + part[:, None]) * DIM + dim[None, :]
+    found = tl.load(parted + place, mask=there[:, None] & inside[None, :], other=0.0)
     joined = tl.sum(found * share[:, None], 0)
-    tl.store(out + row * DIM + dim, joined.to(out.dtype.element_ty), mask=dim < DIM)
+    if SHARES:
+        token = row // HEADS
+        end = tl.load(table + token * 9 + 8)
+        for first in range(tl.load(table + token * 9 + 7), end, MOST):
+            there = first + part < end
+            other = tl.load(listed + first + part, mask=there, other=0) * HEADS + row % HEADS
+            top = tl.load(masses + 2 * other, mask=there, other=-1e30)
+            total = tl.load(masses + 2 * other + 1, mask=there, other=0.0)
+            higher = tl.maximum(best, tl.max(top, 0))
+            share = tl.where(there, tl.exp(top - higher), 0.0)
+            place = other[:, None] * DIM + dim[None, :]
+            found = tl.load(more + place, mask=there[:, None] & inside[None, :], other=0.0)
+            kept = tl.exp(best - higher)
+            sum = sum * kept + tl.sum(total * share, 0)
+            joined = joined * kept + tl.sum(found * share[:, None], 0)
+            best = higher
+    joined = joined / tl.maximum(sum, 1e-30)
+    tl.store(out + row * DIM + dim, joined.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -200,6 +280,20 @@ class Heads:
         return 1 / math.sqrt(self.dim)
 
 
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What tokens read before their tails. Where it lies does not change, so that graphs can read it.
+
+    pieces: [P, PIECE]. jobs: [J, 6], members: [M] and listed: [L] (`shared.Plan`). rows: that jobs may find.
+    """
+
+    pieces: Tensor
+    jobs: Tensor
+    members: Tensor
+    listed: Tensor
+    rows: int
+
+
 def normalise(x: Tensor, more: Tensor | None, weight: Tensor, eps: float) -> Tensor:
     """[N, width]: x + more, which x [N, width] becomes, by its root mean square and times weight [width]."""
     out = torch.empty_like(x)
@@ -224,23 +318,41 @@ def rotate(
     )  # fmt: skip
 
 
+def tile(of: Heads) -> int:
+    """Tokens that a program of `_share` reads for, at most."""
+    return max(1, QUERIES // int(triton.next_power_of_2(of.heads // of.kv)))
+
+
 def attend(
-    qkv: Tensor, table: Tensor, pieces: Tensor, keys: Tensor, values: Tensor, layer: int, of: Heads, processors: int
+    qkv: Tensor, table: Tensor, reads: Reads, keys: Tensor, values: Tensor, layer: int, of: Heads, processors: int,
+    shares: bool,
 ) -> Tensor:  # fmt: skip
-    """What each token's queries read in its pieces and its tail: [N, heads * dim]."""
+    """What each token's queries read in its pieces and its tail: [N, heads * dim]. shares: there are jobs."""
     n, size = len(qkv), triton.next_power_of_2(max(of.dim, 16))
     group = max(16, triton.next_power_of_2(of.heads // of.kv))
     parts = min(MOST, max(1, BUSY * processors // (n * of.kv)))
     out = torch.empty(n, of.heads * of.dim, dtype=qkv.dtype, device=qkv.device)
     wide: dict[str, Any] = {"dtype": torch.float32, "device": qkv.device}
-    parted = out if parts == 1 else torch.empty(n, of.heads, parts, of.dim, **wide)
-    sums = out if parts == 1 else torch.empty(n, of.heads, parts, 2, **wide)
+    whole, even = parts == 1 and not shares, math.gcd(of.dim, 16)
+    parted = out if whole else torch.empty(n, of.heads, parts, of.dim, **wide)
+    sums = out if whole else torch.empty(n, of.heads, parts, 2, **wide)
     _attend[(n, of.kv, parts)](
-        qkv, table, pieces, keys, values, parted, sums, layer, parts, of.scale, of.heads, of.kv, of.dim, size, group,
-        BLOCK, math.gcd(of.dim, 16), parts == 1, num_warps=4,
+        qkv, table, reads.pieces, keys, values, parted, sums, layer, parts, of.scale, of.heads, of.kv, of.dim, size,
+        group, BLOCK, even, whole, num_warps=4,
     )  # fmt: skip
-    if parts > 1:
-        _join[(n * of.heads,)](out, parted, sums, parts, of.dim, size, MOST, num_warps=1)
+    more, masses = parted, sums
+    if shares:
+        more = torch.empty(reads.rows, of.heads, of.dim, **wide)
+        masses = torch.empty(reads.rows, of.heads, 2, **wide)
+        _share[(len(reads.jobs), of.kv)](
+            qkv, reads.members, reads.jobs, reads.pieces, more, masses, layer, of.scale, of.heads, of.kv, of.dim,
+            size, triton.next_power_of_2(of.heads // of.kv), tile(of), BLOCK, even, num_warps=4,
+        )  # fmt: skip
+    if not whole:
+        _join[(n * of.heads,)](
+            out, parted, sums, parts, table, reads.listed, more, masses, of.heads, of.dim, size, MOST, shares,
+            num_warps=1,
+        )  # fmt: skip
     return out
 
 

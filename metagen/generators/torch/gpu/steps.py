@@ -19,6 +19,7 @@ from torch import Tensor
 
 from metagen.generators.compiled.build import setting
 from metagen.generators.torch import compiled
+from metagen.generators.torch.gpu.shared import JOB, Plan, plan
 from metagen.generators.torch.kv.store import Located
 from metagen.generators.torch.models.checkpoint import LlamaConfig
 from metagen.generators.torch.models.heads import Head, LanguageHead
@@ -34,7 +35,7 @@ MOST = 512
 #: Bytes of keys and values that a layer may read for a batch of more tokens: each token reads for itself what torch's
 #: products read once for all tokens of a row. About half a millisecond, which launching these products takes.
 READ = 1 << 30
-#: Pieces that rows read before their tails, at most, until more are asked for.
+#: Pieces that rows read before their tails, at most, until more are asked for. Then also jobs, a quarter as many.
 PIECES = 1024
 
 
@@ -81,11 +82,12 @@ class Steps:
         self._tails = [(layer[0], layer[1]) for layer in tails]
         self._rows = min(rows, MOST)
         self._sizes = sizes()
-        self._graphs: dict[tuple[int, bool], Graph] = {}
+        self._graphs: dict[tuple[int, bool, bool], Graph] = {}
         self._pool: Any = None
-        #: The pieces that were sent last, and from and to of each row in them.
+        #: The pieces that were sent last, the tokens of each row then, and how they are read.
         self._sent: Tensor | None = None
-        self._first = self._last = np.zeros(0, np.int64)
+        self._counts = np.zeros(0, np.int64)
+        self._plan: Plan | None = None
         self._ready = False
 
     def begin(self) -> None:
@@ -122,15 +124,15 @@ class Steps:
         )
         self._table = torch.zeros(MOST, kernels.COLUMNS, dtype=torch.int64, device=device)
         self._table[:, 2] = -1
-        self._pieces = torch.zeros(PIECES, kernels.PIECE, dtype=torch.int64, device=device)
+        self._reads = self._room(PIECES, PIECES // 4, PIECES, 4 * PIECES, 4 * PIECES)
         outputs, dtype = len(self._embedding), self._embedding.dtype
         if self._head.outputs is not None:
             outputs, dtype = self._head.outputs, torch.float32
         self._numbers = torch.zeros(self._rows, outputs, dtype=dtype, device=device)
-        self._step(self._table[:1], True)
+        self._step(self._table[:1], True, True)
         if not self._plain:
             # What a row reads is cut into parts when few decode, and not when many do.
-            self._step(self._table, False)
+            self._step(self._table, False, False)
         draw.draw(self._numbers[:1].float(), np.array([0.5]), np.array([0.5]), 0.0, 1.0)
 
     def fit(self, held: Ints, counts: Ints | None) -> bool:
@@ -158,7 +160,8 @@ class Steps:
         if len(tokens) <= MOST:
             return self._run(tokens, at, False)[: len(tokens)]
         with torch.cuda.device_of(self._table):  # type: ignore[no-untyped-call]
-            return self._step(send(self._told(tokens, at, len(tokens)), self._table.device), False)
+            told = send(self._told(tokens, at, len(tokens)), self._table.device)
+            return self._step(told, False, self._shares)
 
     # -- a step ----------------------------------------------------------------------------------
 
@@ -168,26 +171,26 @@ class Steps:
             size = min(size, self._rows)
         table = self._table[:size]
         table.copy_(pinned(self._told(tokens, at, size), table.device), non_blocking=True)
-        key = size, with_head
+        key = size, with_head, self._shares
         # Triton and graphs run on the thread's device, whatever they are given.
         with torch.cuda.device_of(table):  # type: ignore[no-untyped-call]
             return self._run_at(table, key)
 
-    def _run_at(self, table: Tensor, key: tuple[int, bool]) -> Tensor:
-        size, with_head = key
+    def _run_at(self, table: Tensor, key: tuple[int, bool, bool]) -> Tensor:
+        size, with_head, shares = key
         if (graph := self._graphs.get(key)) is not None:
             graph.graph.replay()
             return graph.hidden
-        hidden = self._step(table, with_head)
+        hidden = self._step(table, with_head, shares)
         if not self._plain:
             try:
-                self._graphs[key] = self._record(table, with_head)
+                self._graphs[key] = self._record(table, with_head, shares)
             except RuntimeError as error:
                 _LOG.warning("steps are not recorded on the GPU", extra={"tokens": size, "error": str(error)})
                 self._plain = True
         return hidden
 
-    def _record(self, table: Tensor, with_head: bool) -> Graph:
+    def _record(self, table: Tensor, with_head: bool, shares: bool) -> Graph:
         """Of a step that has just run: what is compiled and chosen at first is there.
 
         Other threads may run other engines, but only one of a process records at a time. The outer `stream` is for a
@@ -201,17 +204,18 @@ class Steps:
                 torch.cuda.stream(stream),
                 torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"),
             ):
-                hidden = self._step(table, with_head)
+                hidden = self._step(table, with_head, shares)
         self._pool = self._pool or graph.pool()
         return Graph(graph, hidden)
 
     def _told(self, tokens: Ints, at: Located, size: int) -> Ints:
         """The table [size, COLUMNS] of a step (`kernels`); what rows read before their tails is sent."""
-        if at.pieces is not self._sent:
-            self._send_pieces(at)
         table = at.table.numpy()
         counts = table[:, 1]
-        row = np.repeat(np.arange(len(table)), counts)
+        if self._plan is None or at.pieces is not self._sent or not np.array_equal(counts, self._counts):
+            self._plan = self._send(at)
+            self._sent, self._counts = at.pieces, counts.copy()
+        how, row = self._plan, np.repeat(np.arange(len(table)), counts)
         offset = np.arange(len(row)) - np.repeat(table[:, 0], counts)
         told = np.zeros((size, self._kernels.COLUMNS), np.int64)
         told[len(row) :, 2] = -1
@@ -219,33 +223,51 @@ class Steps:
         here[:, 0] = tokens
         here[:, 1:3] = table[row, 2:4] + offset[:, None]
         here[:, 3:5] = table[row, 4:6]
-        here[:, 5], here[:, 6] = self._first[row], self._last[row]
+        here[:, 5], here[:, 6] = how.first[row], how.last[row]
+        here[:, 7], here[:, 8] = how.begin, how.end
         return told
 
-    def _send_pieces(self, at: Located) -> None:
-        order, groups = at.order.numpy(), at.groups.numpy()
-        members = groups[:, 1] - groups[:, 0]
-        self._first, self._last = np.empty((2, len(order)), np.int64)
-        self._first[order] = np.repeat(groups[:, 2], members)
-        self._last[order] = np.repeat(groups[:, 3], members)
-        if len(at.pieces) > len(self._pieces):
+    @property
+    def _shares(self) -> bool:
+        """Whether the newest step reads pieces for several tokens at once."""
+        return self._plan is not None and bool(len(self._plan.jobs))
+
+    def _send(self, at: Located) -> Plan:
+        c = self._config
+        of_token = 2 * c.kv_heads * c.head_dim * self._embedding.itemsize
+        programs = max(1, self._kernels.BUSY * self._processors // c.kv_heads)
+        found = plan(at, self._kernels.tile(self._of), self._kernels.BLOCK, programs, of_token)
+        parts = found.pieces, found.jobs, found.members, found.listed
+        there = self._reads.pieces, self._reads.jobs, self._reads.members, self._reads.listed
+        room, needed = [*map(len, there), self._reads.rows], [*map(len, parts), found.rows]
+        if any(a > b for a, b in zip(needed, room, strict=True)):
             # The graphs read where they were: others are made. Their memory is gone with them.
             self._graphs.clear()
             self._pool = None
-            self._pieces = self._pieces.new_zeros(2 * len(at.pieces), self._kernels.PIECE)
-        if len(at.pieces):
-            sent = pinned(at.pieces.numpy(), self._pieces.device)
-            self._pieces[: len(sent)].copy_(sent, non_blocking=True)
-        self._sent = at.pieces
+            self._reads = self._room(*(max(2 * a, b) for a, b in zip(needed, room, strict=True)))
+            there = self._reads.pieces, self._reads.jobs, self._reads.members, self._reads.listed
+        if len(found.jobs):
+            self._reads.jobs[len(found.jobs) :] = 0
+        for part, place in zip(parts, there, strict=True):
+            if len(part):
+                place[: len(part)].copy_(pinned(part, place.device), non_blocking=True)
+        return found
 
-    def _step(self, table: Tensor, with_head: bool) -> Tensor:
+    def _room(self, pieces: int, jobs: int, members: int, listed: int, rows: int) -> Any:
+        """For so many, none of them there yet (`kernels.Reads`)."""
+        sizes = (pieces, self._kernels.PIECE), (jobs, JOB), (members,), (listed,)
+        made = (torch.zeros(size, dtype=torch.int64, device=self._embedding.device) for size in sizes)
+        return self._kernels.Reads(*made, rows)
+
+    def _step(self, table: Tensor, with_head: bool, shares: bool) -> Tensor:
         k, of, eps = self._kernels, self._of, self._config.eps
         x = self._embedding[table[:, 0]]
         more: Tensor | None = None
         for i, (layer, (keys, values)) in enumerate(zip(self._layers, self._tails, strict=True)):
             qkv = layer.qkv(k.normalise(x, more, layer.norm, eps))
             k.rotate(qkv, table, self._turns, layer.qk_norm, keys, values, of, eps)
-            found = layer.out(k.attend(qkv, table, self._pieces, keys, values, i, of, self._processors))
+            read = k.attend(qkv, table, self._reads, keys, values, i, of, self._processors, shares)
+            found = layer.out(read)
             more = layer.down(k.gate(layer.up(k.normalise(x, found, layer.mlp_norm, eps))))
         hidden: Tensor = k.normalise(x, more, self._norm, eps)
         if with_head:

@@ -27,7 +27,8 @@ from metagen.generators.compiled import build
 from metagen.generators.decoding.parameters import SamplingParams
 from metagen.generators.engine import GenerateRequest
 from metagen.generators.torch import TorchEngine, sampling
-from metagen.generators.torch.gpu import steps
+from metagen.generators.torch.gpu import shared, steps
+from metagen.generators.torch.kv.store import Located
 from metagen.generators.torch.models.llama import LlamaModel
 from metagen.generators.torch.parameters import RowParams
 from metagen.sequence import Prompt, Sequence
@@ -150,6 +151,105 @@ def test_a_row_may_be_read_in_parts(model_dir: Any, monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(logits(directory, torch.float32, True), by_torch, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("llama3", {}), ("mistral", {"num_key_value_heads": 4}), ("qwen2", {"num_key_value_heads": 1})],
+)
+def test_a_piece_may_be_read_once_for_several_tokens(
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, kind: str, sizes: dict[str, int]
+) -> None:
+    """Of several rows, or of one; pieces of several parts, read by more tokens than one program takes."""
+    directory = model_dir(kind, **sizes)
+    by_torch, made = logits(directory, torch.float32, False), noted(monkeypatch)
+    monkeypatch.setattr(shared, "WORTH", 0)
+    monkeypatch.setattr(kernels(), "QUERIES", 4)
+    torch.testing.assert_close(logits(directory, torch.float32, True), by_torch, atol=1e-4, rtol=1e-4)
+    with_jobs = [one for one in made if len(one.jobs)]
+    assert with_jobs and max(one.jobs[:, 3].max() for one in with_jobs) > 0, "no piece has several parts"
+    tiles = [np.unique(one.jobs[:, [0, 2]], axis=0) for one in with_jobs]
+    assert any(len(one) > len(np.unique(one[:, 1])) for one in tiles), "no piece has several tiles"
+
+
+def kernels() -> Any:
+    from metagen.generators.torch.gpu import kernels
+
+    return kernels
+
+
+def noted(patch: pytest.MonkeyPatch) -> list[shared.Plan]:
+    """The plans that are made."""
+    made: list[shared.Plan] = []
+
+    def note(*args: Any) -> shared.Plan:
+        made.append(shared.plan(*args))
+        return made[-1]
+
+    patch.setattr(steps, "plan", note)
+    return made
+
+
+def located(rng: np.random.Generator, rows: int, lengths: list[int]) -> Located:
+    """Rows that take 1 to 3 tokens, in groups of the same chain; chains take pieces from the same few."""
+    known = np.array([[1000 * (i + 1), 1, 2, 3, 4, length] for i, length in enumerate(lengths)], np.int64)
+    counts = rng.integers(1, 4, rows)
+    table = np.zeros((rows, 6), np.int64)
+    table[:, 0], table[:, 1] = counts.cumsum() - counts, counts
+    order, cuts = rng.permutation(rows), np.unique([0, *rng.integers(0, rows, 3), rows])
+    groups, pieces = [], np.zeros((0, 6), np.int64)
+    for begin, end in pairwise(cuts.tolist()):
+        chain = known[rng.random(len(known)) < 0.5]
+        groups.append((begin, end, len(pieces), len(pieces) + len(chain)))
+        pieces = np.concatenate([pieces, chain])
+    return Located(*map(torch.from_numpy, (table, order, np.array(groups), pieces)), [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("worth", [0, 300, 10**9])
+def test_each_token_reads_its_pieces_once(monkeypatch: pytest.MonkeyPatch, seed: int, worth: int) -> None:
+    """For itself, or by the jobs whose rows are listed for it; and only what is worth it is read by jobs."""
+    monkeypatch.setattr(shared, "WORTH", worth)
+    rng = np.random.default_rng(seed)
+    lengths, tile, block = [1, 63, 64, 65, 300], 4, 64
+    at = located(rng, 9, lengths)
+    found = shared.plan(at, tile, block, 8, 1)
+    table, order, groups, pieces = (one.numpy() for one in (at.table, at.order, at.groups, at.pieces))
+    by_row: dict[int, tuple[int, int, int, int, int]] = {}
+    for first, count, piece, begin, end, row in found.jobs.tolist():
+        assert 0 < count <= tile and begin % block == 0 and begin < end
+        for slot in range(count):
+            assert row + slot not in by_row
+            by_row[row + slot] = (
+                int(found.members[first + slot]),
+                *found.pieces[piece, [0, 5]].tolist(),
+                begin,
+                end,
+            )
+    assert set(by_row) == set(range(found.rows)), "rows without a gap"
+    for begin, end, start, stop in groups.tolist():
+        for row in order[begin:end].tolist():
+            own = found.pieces[found.first[row] : found.last[row], 0].tolist()
+            for token in range(table[row, 0], table[row, 0] + table[row, 1]):
+                read = {(address, i) for address in own for i in range(lengths[address // 1000 - 1])}
+                size = len(read)
+                for one in found.listed[found.begin[token] : found.end[token]].tolist():
+                    whose, address, _, first, last = by_row[one]
+                    assert whose == token
+                    read |= {(address, i) for i in range(first, last)}
+                    size += last - first
+                wanted = {(p[0], i) for p in pieces[start:stop].tolist() for i in range(p[5])}
+                assert read == wanted and size == len(wanted), "nothing is read twice"
+    n = int(table[:, 1].sum())
+    reads = np.zeros(len(lengths), int)
+    for begin, end, start, stop in groups.tolist():
+        for address in pieces[start:stop, 0].tolist():
+            reads[address // 1000 - 1] += table[order[begin:end], 1].sum()
+    less = (reads - -(-reads // tile)) * lengths
+    assert {p // 1000 - 1 for _, p, *_ in by_row.values()} == set(
+        np.flatnonzero((less >= worth) & (reads > 0))
+    )
+    assert len(found.begin) == n and (worth < 10**9 or not len(found.jobs))
+
+
 @pytest.mark.usefixtures("recorded")
 @torch.inference_mode()
 def test_more_tokens_than_a_step_that_is_recorded_has(
@@ -189,11 +289,11 @@ class Cuda:
             return self.memory
 
         def replay(self) -> None:
-            of, step, args, hidden, pieces = self.played
+            of, step, args, hidden, reads = self.played
             CUDA.count += 1
-            of._pieces, now = pieces, of._pieces
+            of._reads, now = reads, of._reads
             hidden.copy_(step(of, *args))
-            of._pieces = now
+            of._reads = now
 
     def __init__(self) -> None:
         self.count, self.current, self.devices = 0, "default", 0
@@ -253,7 +353,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[steps.Steps]:
         assert CUDA.devices, "kernels run on the current device, whatever they are given"
         hidden = step(self, *args)
         if CUDA.recording is not None:
-            CUDA.recording.played = self, step, args, hidden, self._pieces
+            CUDA.recording.played = self, step, args, hidden, self._reads
         return hidden
 
     monkeypatch.setattr(steps.Steps, "compile", compile_as_on_a_gpu)
@@ -273,21 +373,24 @@ def test_where_there_is_no_room_for_more_pieces_other_graphs_are_recorded(
     model.open(ids(0), [])
     model.extend(ids(0), np.full(200, 7), ids(200))
     model.extend(ids(0), ids(7))
-    assert (1, True) in recorded[0]._graphs
+    assert (1, True, False) in recorded[0]._graphs
     model.open(ids(1), [model.save(0, 0, 130), model.save(0, 0, 140)])
     for _ in range(2):
         model.extend(ids(0, 1), ids(7, 7))
-    assert list(recorded[0]._graphs) == [(2, True)] and CUDA.count == 1
+    assert list(recorded[0]._graphs) == [(2, True, False)] and CUDA.count == 1
 
 
+@pytest.mark.parametrize("worth", [0, shared.WORTH])
 def test_graphs_read_what_changes_from_where_it_was(
-    model_dir: Any, monkeypatch: pytest.MonkeyPatch, recorded: list[steps.Steps]
+    model_dir: Any, monkeypatch: pytest.MonkeyPatch, recorded: list[steps.Steps], worth: int
 ) -> None:
     by_torch = logits(model_dir("llama3"), torch.float32, False)
     monkeypatch.setattr(steps, "PIECES", 1)
+    monkeypatch.setattr(shared, "WORTH", worth)
     found = logits(model_dir("llama3"), torch.float32, True)
     torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
     assert CUDA.count >= 3 and not recorded[0]._plain and recorded[0]._graphs
+    assert any(shares for _, _, shares in recorded[0]._graphs) == (worth == 0)
 
 
 def test_steps_that_cannot_be_recorded_run_on(
@@ -311,13 +414,13 @@ def test_steps_that_cannot_be_recorded_run_on(
 
 @pytest.mark.usefixtures("recorded")
 def test_one_of_several_engines_records_at_a_time() -> None:
-    def step(table: torch.Tensor, _: bool) -> torch.Tensor:
+    def step(table: torch.Tensor, *_: bool) -> torch.Tensor:
         time.sleep(0.05)
         return table
 
     def record() -> steps.Graph:
         with torch.cuda.device_of(torch.zeros(1)):  # type: ignore[no-untyped-call]
-            return steps.Steps._record(SimpleNamespace(_step=step, _pool=None), torch.zeros(1), True)  # type: ignore[arg-type]
+            return steps.Steps._record(SimpleNamespace(_step=step, _pool=None), torch.zeros(1), True, False)  # type: ignore[arg-type]
 
     with ThreadPoolExecutor(3) as threads:
         found = [threads.submit(record) for _ in range(3)]
