@@ -8,7 +8,6 @@ finds a row for each of its tokens; a token joins the rows that are listed for i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from metagen.generators.torch.models.language_model import Ints
 #: take to start and to join what they find.
 WORTH: float = 1 << 24
 #: Columns of a job.
-JOB: Final = 6
+JOB = 6
 
 
 @dataclass(frozen=True, slots=True)
