@@ -60,15 +60,16 @@ def test_every_pool_of_the_page_is_graded(tmp_path: Path, monkeypatch: pytest.Mo
     assert (
         "1 of 8 samples have no thought ('reasoning' is null): each is read as an answer" in thoughts["said"]
     )
-    assert len(found) >= 10
+    assert len(found) >= 11
 
 
 @pytest.mark.slow
-def test_the_pool_of_the_page_is_studied_and_says_what_the_page_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["programs", "choices"])
+def test_the_pools_of_the_page_are_studied_and_say_what_the_page_shows(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = "programs-study.yaml"
+    file = f"{name}-study.yaml"
     (command,) = (c for c in laid_out("recorded-study.md", tmp_path) if c[1] == file)
     result = CliRunner().invoke(app, [*command, "--out", "study"])
     assert result.exit_code == 0, result.output
