@@ -200,7 +200,8 @@ def located(rng: np.random.Generator, rows: int, lengths: list[int]) -> Located:
         chain = known[rng.random(len(known)) < 0.5]
         groups.append((begin, end, len(pieces), len(pieces) + len(chain)))
         pieces = np.concatenate([pieces, chain])
-    return Located(*map(torch.from_numpy, (table, order, np.array(groups), pieces)), [])  # type: ignore[arg-type]
+    made = [torch.from_numpy(one) for one in (table, order, np.array(groups), pieces)]
+    return Located(made[0], made[1], made[2], made[3], [])
 
 
 @pytest.mark.parametrize("seed", range(12))
