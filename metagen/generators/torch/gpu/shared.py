@@ -51,37 +51,39 @@ def plan(at: Located, tile: int, block: int, programs: int, bytes_of_token: int)
     starts, counts = table[:, 0], table[:, 1]
     n, owner = int(counts.sum()), np.repeat(np.arange(len(groups)), groups[:, 3] - groups[:, 2])
     size = np.add.reduceat(counts[order], groups[:, 0])
-    _, example, same = np.unique(pieces[:, [0, 5]], axis=0, return_index=True, return_inverse=True)
-    same = same.reshape(-1)
+    example, same = _alike(pieces[:, 0], pieces[:, 5])
     readers = np.bincount(same, size[owner], minlength=len(example)).astype(np.int64)
     less = readers - -(-readers // tile)
     chosen = np.flatnonzero(less * pieces[example, 5] * bytes_of_token >= WORTH)
-    shared = np.isin(same, chosen)
-    before = np.concatenate([[0], np.cumsum(~shared)])
+    own = np.ones(len(example), bool)
+    own[chosen] = False
+    before = np.concatenate([[0], own[same].cumsum()])
+    # Rows of the same chain are side by side in `order`.
+    group = np.repeat(np.arange(len(groups)), groups[:, 1] - groups[:, 0])
     first, last = np.empty((2, len(order)), np.int64)
-    for way, column in ((first, 2), (last, 3)):
-        way[order] = np.repeat(before[groups[:, column]], groups[:, 1] - groups[:, 0])
+    first[order], last[order] = before[groups[group, 2]], before[groups[group, 3]]
+    if not len(chosen):
+        none, nothing = np.zeros(n, np.int64), np.zeros(0, np.int64)
+        return Plan(pieces, first, last, nothing.reshape(0, JOB), nothing, nothing, none, none, 0)
 
-    def tokens(group: int) -> Ints:
-        rows = order[groups[group, 0] : groups[group, 1]]
-        of = counts[rows]
-        within: Ints = np.repeat(starts[rows] - (of.cumsum() - of), of) + np.arange(of.sum())
-        return within
-
-    own = pieces[~shared]
+    alone = pieces[own[same]]
     length = pieces[example[chosen], 5]
     tiles = -(-readers[chosen] // tile)
     part = block * max(1, -(-int((tiles * length).sum()) // (programs * block)))
-    jobs, members, of, listed = [np.empty((0, JOB), np.int64)], *([np.empty(0, np.int64)] for _ in range(3))
+    jobs, members, of, listed = list[Ints](), list[Ints](), list[Ints](), list[Ints]()
     rows = begun = 0
     for i, one in enumerate(chosen.tolist()):
-        read = np.concatenate([tokens(int(owner[at])) for at in np.flatnonzero(same == one)])
+        reads = np.zeros(len(groups), bool)
+        reads[owner[same == one]] = True
+        row = order[reads[group]]
+        per = counts[row]
+        read = np.repeat(starts[row] - (per.cumsum() - per), per) + np.arange(per.sum())
         parts = -(-int(length[i]) // part)
         t, c = (grid.reshape(-1) for grid in np.mgrid[: tiles[i], :parts])
         count = np.minimum(tile, len(read) - t * tile)
         found = rows + t * tile * parts + c * count
         job = np.empty((len(t), JOB), np.int64)
-        job[:, 0], job[:, 1], job[:, 2] = begun + t * tile, count, len(own) + i
+        job[:, 0], job[:, 1], job[:, 2] = begun + t * tile, count, len(alone) + i
         job[:, 3], job[:, 4], job[:, 5] = c * part, np.minimum((c + 1) * part, length[i]), found
         jobs.append(job)
         members.append(read)
@@ -93,6 +95,16 @@ def plan(at: Located, tile: int, block: int, programs: int, bytes_of_token: int)
     whose = np.concatenate(of)
     bounds = np.concatenate([[0], np.bincount(whose, minlength=n).cumsum()])
     return Plan(
-        np.concatenate([own, pieces[example[chosen]]]), first, last, np.concatenate(jobs), np.concatenate(members),
+        np.concatenate([alone, pieces[example[chosen]]]), first, last, np.concatenate(jobs), np.concatenate(members),
         np.concatenate(listed)[np.argsort(whose, kind="stable")], bounds[:-1], bounds[1:], rows,
     )  # fmt: skip
+
+
+def _alike(address: Ints, length: Ints) -> tuple[Ints, Ints]:
+    """One of each distinct piece, and which of them each piece [P] is."""
+    order = np.lexsort((length, address))
+    new = np.ones(len(order), bool)
+    new[1:] = (np.diff(address[order]) != 0) | (np.diff(length[order]) != 0)
+    same = np.empty(len(order), np.int64)
+    same[order] = new.cumsum() - 1
+    return order[new], same
