@@ -2,7 +2,8 @@
 
     python examples/words_picture.py RUN [FOLDER]
 
-RUN is the folder of `metagen study examples/words_study.yaml`; the picture goes to FOLDER (runs/gallery by default).
+RUN is the folder of `metagen study examples/words_study.yaml`. The picture goes to FOLDER (runs/gallery by default),
+with one in dark colours beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from figures.dark import write_dark
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, PercentFormatter
 from pyarrow import csv
@@ -75,4 +77,5 @@ if __name__ == "__main__":
     place = folder[0] if folder else Path("runs/gallery")
     place.mkdir(parents=True, exist_ok=True)
     with style():
-        save(draw(csv.read_csv(run / "curves.csv").to_pylist()), place / "words_study")
+        _, svg = save(draw(csv.read_csv(run / "curves.csv").to_pylist()), place / "words_study")
+    write_dark(svg)

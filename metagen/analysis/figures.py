@@ -43,7 +43,7 @@ STYLES: tuple[tuple[str, str, Any], ...] = (
     ("#000000", "X", (0, (2, 2))),
 )
 #: Colours that follow the page where a figure is part of one.
-_VARIABLES = {
+VARIABLES = {
     **{style[0]: f"--series-{i}" for i, style in enumerate(STYLES)},
     "#E4E4E4": "--grid",
     "#555555": "--ink-soft",
@@ -261,7 +261,7 @@ def inline(figure: Figure, name: str, title: str) -> str:
     svg = written.getvalue()
     svg = re.sub(r"<(metadata|style).*?</\1>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", svg)
-    for colour, variable in _VARIABLES.items():
+    for colour, variable in VARIABLES.items():
         svg = re.sub(rf"{colour}\b", f"var({variable}, {colour})", svg, flags=re.IGNORECASE)
     # Characters without a colour are black by themselves.
     svg = re.sub(r"(<text style=\")(?![^\"]*fill)", r"\1fill: var(--ink, #333333); ", svg)
