@@ -33,7 +33,7 @@ from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.particles import effective_sizes
 from metagen.analysis.trees import tree_diagram
 from metagen.journal import Row
-from metagen.strategies.adaptive.confidence import groups
+from metagen.strategies.adaptive.confidence import Confidence, groups
 from metagen.strategies.adaptive.filtered import threshold
 from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.adaptive.stopping import Decided
@@ -205,9 +205,9 @@ class Gallery:
         strategy = OnlineConfidence(
             generator, n, answer=self.task.answer, warmup=warmup, keep=keep, window=window, block=4
         )
-        traces = []
+        traces, measure = [], Confidence("lowest", window)
         for c in strategy.solve(DISPUTED).candidates:
-            tokens = strategy.confidence.of_tokens(c.sequence)
+            tokens = measure.of_tokens(c.sequence)
             means = np.exp(groups(np.array(tokens), window)).tolist()
             right = c.key == RIGHT if c.sequence.finish else None
             traces.append(Confided(range(len(tokens) - len(means) + 1, len(tokens) + 1), means, right))

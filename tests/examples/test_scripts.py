@@ -68,8 +68,8 @@ def test_particles_approach_what_can_be_enumerated(said: Any, tmp_path: Path) ->
 
 
 def test_the_gallery_draws_what_is_named(said: Any, tmp_path: Path) -> None:
-    said("gallery.py", tmp_path, "rebase", "voting")
-    assert {p.stem for p in tmp_path.glob("*.svg")} == {"rebase", "voting"}
+    said("gallery.py", tmp_path, "rebase", "voting", "confidence")
+    assert {p.stem for p in tmp_path.glob("*.svg")} == {"rebase", "voting", "confidence"}
 
 
 def test_the_atlas_of_decoding_draws_what_is_named(said: Any, tmp_path: Path) -> None:
