@@ -67,6 +67,22 @@ Sets = Annotated[
         "may be repeated.",
     ),
 ]
+OnHardware = Annotated[
+    str | None,
+    typer.Option("--hardware", help="With --dry-run: the least time on such hardware (h200, …)."),
+]
+Probe = Annotated[
+    int | None,
+    typer.Option("--probe", min=1, help="With --dry-run: run so many problems to measure by."),
+]
+ProbeMinutes = Annotated[
+    float | None,
+    typer.Option(
+        "--probe-minutes",
+        min=0.0,
+        help="With --probe: begin no more than fits into so many minutes; 10 by default.",
+    ),
+]
 Rehearse = Annotated[
     bool,
     typer.Option(

@@ -15,7 +15,10 @@ from metagen.cli import output
 from metagen.cli.options import (
     Json,
     Limit,
+    OnHardware,
     Out,
+    Probe,
+    ProbeMinutes,
     Rehearse,
     Run,
     Sets,
@@ -71,6 +74,41 @@ def _warn(text: str) -> None:
     output.note(text)
 
 
+#: Minutes that a probe takes at most, if nothing else is said.
+MINUTES = 10.0
+
+
+@dataclass(frozen=True)
+class Guess:
+    """How work is estimated: for which hardware, and by a probe of how many problems that takes how long."""
+
+    hardware: str | None
+    probe: int | None
+    minutes: float
+
+    @classmethod
+    def of(cls, dry: bool, hardware: str | None, probe: int | None, minutes: float | None) -> Guess:
+        """As the options say. Raises InputError for options that nothing uses."""
+        if not dry and (hardware, probe, minutes) != (None, None, None):
+            raise InputError(
+                "--hardware, --probe and --probe-minutes belong to an estimate; add --dry-run, or leave them out"
+            )
+        if minutes is not None and probe is None:
+            raise InputError("--probe-minutes is the limit of a probe; add --probe 2, or leave it out")
+        return cls(hardware, probe, MINUTES if minutes is None else minutes)
+
+    @property
+    def seconds(self) -> float:
+        return 60.0 * self.minutes
+
+    @property
+    def limit(self) -> str:
+        return (
+            f"it runs one problem, and then as many more as are expected to end within {self.minutes:g} minutes "
+            "in all (--probe-minutes)"
+        )
+
+
 class Unknowns(StrEnum):
     """What `grade` makes of samples without a verdict."""
 
@@ -86,12 +124,9 @@ def run(
     out: Out = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Estimate what it would take; run nothing.")] = False,
     rehearse: Rehearse = False,
-    hardware: Annotated[
-        str | None, typer.Option(help="With --dry-run: the least time on such hardware (h200, …).")
-    ] = None,
-    probe: Annotated[
-        int | None, typer.Option(min=1, help="With --dry-run: run so many problems to measure by.")
-    ] = None,
+    hardware: OnHardware = None,
+    probe: Probe = None,
+    minutes: ProbeMinutes = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON, for programs.")] = False,
     track: Track = None,
     texts: Texts = False,
@@ -101,15 +136,14 @@ def run(
     """Run an experiment and report it."""
     from metagen.runs.declare import schema
 
-    if not dry and (hardware or probe or as_json):
-        raise InputError(
-            "--hardware, --probe and --json belong to an estimate; add --dry-run, or leave them out"
-        )
+    if not dry and as_json:
+        raise InputError("--json belongs to an estimate; add --dry-run, or leave it out")
+    guess = Guess.of(dry, hardware, probe, minutes)
     source = schema.read_source(file, sets=sets or (), limit=limit, rehearse=rehearse)
     experiment = schema.parse_experiment(source, file.parent)
     with schema.locate_errors(source):
         if dry:
-            _estimate(experiment, out, hardware, probe, as_json)
+            _estimate(experiment, out, guess, as_json)
         else:
             _run(experiment, out, Watched.of(track, texts, telemetry))
 
@@ -129,6 +163,9 @@ def study(
         bool, typer.Option("--dry-run", help="Estimate the work of each role; run nothing.")
     ] = False,
     rehearse: Rehearse = False,
+    hardware: OnHardware = None,
+    probe: Probe = None,
+    minutes: ProbeMinutes = None,
     as_json: Json = False,
     track: Track = None,
     texts: Texts = False,
@@ -139,10 +176,11 @@ def study(
     from metagen.runs.declare import study_schema as schema
     from metagen.runs.directory import RUNS
 
+    guess = Guess.of(dry, hardware, probe, minutes)
     found = schema.load(file, sets=sets or (), limit=limit, rehearse=rehearse)
     root = out or RUNS / found.experiment.name
     if dry:
-        _forecast(found, root, as_json)
+        _forecast(found, root, guess, as_json)
     else:
         _study(found, root, as_json, Watched.of(track, texts, telemetry))
 
@@ -406,21 +444,30 @@ def _study(found: Study, root: Path, as_json: bool, watched: Watched) -> None:
         raise typer.Exit(2 if all(role["mendable"] for role in failed.values()) else 1)
 
 
-def _forecast(found: Study, root: Path, as_json: bool) -> None:
+def _forecast(found: Study, root: Path, guess: Guess, as_json: bool) -> None:
     from metagen.runs import study as studies
+    from metagen.runs.work.forecast import show
     from metagen.runs.work.forecast import study as forecast
 
-    every = dict(studies.estimates(found, root))
+    if guess.probe is not None:
+        for role, one in studies.estimates(found, root, anew=True):
+            output.note(f"the probe of {role} runs {show.probe_cost(one, guess.probe)}")
+        output.note(guess.limit)
+    every = dict(
+        studies.estimates(found, root, hardware=guess.hardware, probe=guess.probe, seconds=guess.seconds)
+    )
     output.show(forecast.render(every), forecast.data(every), as_json)
 
 
-def _estimate(
-    experiment: Experiment, out: Path | None, hardware: str | None, probe: int | None, as_json: bool
-) -> None:
-    from metagen.runs.work.forecast import estimate as estimates
+def _estimate(experiment: Experiment, out: Path | None, guess: Guess, as_json: bool) -> None:
+    from metagen.runs.work.forecast import show
+    from metagen.runs.work.forecast.estimate import estimate
 
-    found = estimates.estimate(experiment, out, hardware=hardware, probe=probe)
-    output.show(estimates.render(found), found.to_dict(), as_json)
+    if guess.probe is not None:
+        output.note(f"the probe runs {show.probe_cost(estimate(experiment), guess.probe)}")
+        output.note(guess.limit)
+    found = estimate(experiment, out, hardware=guess.hardware, probe=guess.probe, seconds=guess.seconds)
+    output.show(show.render(found), found.to_dict(), as_json)
 
 
 def _report(directory: RunDirectory) -> None:

@@ -7,6 +7,7 @@ model or one more strategy pays for what is new. Settings that were chosen stay,
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -130,14 +131,32 @@ def extras(directory: StudyDirectory, study: Study | None = None) -> dict[str, S
     return found
 
 
-def estimates(study: Study, root: Path | None = None) -> Iterator[tuple[Role, Estimate]]:
-    """What each role would take; what is not tuned yet is taken to be run as written."""
+def estimates(
+    study: Study,
+    root: Path | None = None,
+    *,
+    hardware: str | None = None,
+    probe: int | None = None,
+    seconds: float | None = None,
+    anew: bool = False,
+) -> Iterator[tuple[Role, Estimate]]:
+    """What each role would take; what is not tuned yet is taken to be run as written.
+
+    hardware, probe: see `estimate`; each role has a probe of its own. seconds: a limit of all probes together. A role
+    for which nothing of it is left is not probed, and says so. anew: nothing counts as recorded, as in a probe.
+    """
     plan.check(study)
     directory = StudyDirectory(root) if root is not None else None
     chosen = tune.read(directory, study) if directory is not None else {}
+    began = time.monotonic()
     for part in (*_developing(study, chosen), *plan.parts(study, tune.frozen(study, chosen))):
-        out = None if directory is None else directory.role(part.role).root
-        yield part.role, estimate(part.experiment, out)
+        out = None if directory is None or anew else directory.role(part.role).root
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        count = probe if left is None or left > 0.0 else None
+        found = estimate(part.experiment, out, hardware=hardware, probe=count, seconds=left, only=part.only)
+        if count is None and probe is not None:
+            found = replace(found, notes=(*found.notes, "not probed: the time of the probes was over"))
+        yield part.role, found
 
 
 def _same_seed(study: Study, directory: StudyDirectory) -> None:

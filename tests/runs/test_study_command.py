@@ -68,6 +68,45 @@ def test_a_dry_run_says_what_each_role_would_take(study_file: Write, tmp_path: P
     assert not (tmp_path / "study").exists()
 
 
+def test_each_role_of_a_study_is_probed_within_one_limit(study_file: Write, tmp_path: Path) -> None:
+    study = "study:\n  budgets: {samples: [2]}\n  limit: {n: 16, seed: 1}\n"
+    file = study_file(study=study, n="[1, 4]")
+    search = ["--set", "strategies.search={kind: adaptive_consistency, n: 4}"]
+    asked = ["study", str(file), "--out", str(tmp_path / "study"), "--dry-run", *search]
+    unknown = CliRunner().invoke(app, [*asked, "--hardware", "h200"])
+    assert "test: the total is unknown" in " ".join(unknown.stdout.split()), unknown.output
+    assert "? is unknown: --probe 2 runs two problems" in unknown.stdout and "h200" in unknown.stdout
+    told = CliRunner().invoke(app, [*asked, "--probe", "2", "--json"])
+    assert told.exit_code == 0, told.output
+    for role in ("test", "limit"):
+        assert f"the probe of {role} runs 2 of 6 problems, at most" in told.stderr
+    assert "within 10 minutes in all" in " ".join(told.stderr.split())
+    data = json.loads(told.stdout)
+    assert data["total"]["calls"] == sum(role["total"]["calls"] for role in data["roles"].values())
+    assert data["expected_seconds"] == sum(role["expected_seconds"] for role in data["roles"].values())
+    assert not (tmp_path / "study").exists()
+    late = CliRunner().invoke(app, [*asked, "--probe", "2", "--probe-minutes", "0", "--json"])
+    assert json.loads(late.stdout)["total"]["calls"] is None
+    assert "not probed: the time of the probes was over" in json.loads(late.stdout)["roles"]["limit"]["notes"]
+
+
+def test_a_role_is_estimated_for_the_problems_that_it_works_on(study_file: Write) -> None:
+    settings = "{majority: [{}, {generator.skill: 0.9}]}"
+    halves = f"study:\n  development: {{share: 0.5, trials: 2, n: 4, settings: {settings}}}\n"
+    study = schema.load(study_file(study=halves, n="[1, 4]", count=12))
+    found = dict(run.estimates(study))
+    assert 0 < found["development"].problems < 12
+    assert found["development"].problems + found["test"].problems == 12
+
+
+def test_options_of_an_estimate_belong_to_one(study_file: Write) -> None:
+    for option in (["--probe", "2"], ["--hardware", "h200"], ["--probe-minutes", "2"]):
+        done = CliRunner().invoke(app, ["study", str(study_file()), *option])
+        assert done.exit_code == 2 and "add --dry-run" in " ".join(done.stderr.split())
+    done = CliRunner().invoke(app, ["study", str(study_file()), "--dry-run", "--probe-minutes", "2"])
+    assert done.exit_code == 2 and "add --probe 2" in " ".join(done.stderr.split())
+
+
 def test_a_problem_that_fails_is_told_by_the_exit_code(study_file: Write, tmp_path: Path) -> None:
     asked = ["study", str(study_file(study="", n="[1, 2]")), "--out", str(tmp_path / "study")]
     result = CliRunner().invoke(app, [*asked, "--set", "generators.small.fails_on=sum-2"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from metagen.generators.base import Generator
+from metagen.generators.primitive import Primitive
 from metagen.journal import Row, SQLiteJournal
 from metagen.runs.directory import RUNS, RunDirectory
 from metagen.runs.table import costs
@@ -38,9 +39,10 @@ class Book:
                         found.setdefault((row.by, problem), []).append(row)
         return cls(path, found)
 
-    def samples(self, generator: Generator, problem: str, n: int) -> list[Row]:
+    def samples(self, generator: Generator, problem: Problem, n: int) -> list[Row]:
         """The first n samples of a problem, those that there are."""
-        return [row for row in self.rows.get((generator.fingerprint, problem), ()) if row.index < n]
+        rows = self.rows.get((generator.fingerprint, problem.id), ())
+        return [row for row in rows if row.index < n and is_whole(row, generator, problem)]
 
     def score_digests(self, verifier: PrimitiveVerifier, problem: str) -> set[bytes]:
         """Digests of the candidates that have a score."""
@@ -48,7 +50,8 @@ class Book:
 
     def all_of(self, generator: Generator) -> list[Row]:
         """Samples of a generator, of up to so many problems, at most `TEXTS` in all."""
-        groups = [rows for (by, _), rows in self.rows.items() if by == generator.fingerprint]
+        every = (rows for (by, _), rows in self.rows.items() if by == generator.fingerprint)
+        groups = [whole for rows in every if (whole := [row for row in rows if not is_step(row)])]
         each = max(1, TEXTS // max(1, min(len(groups), PROBLEMS)))
         return [row for rows in groups[:PROBLEMS] for row in rows[:each]]
 
@@ -58,6 +61,19 @@ def earlier(name: str) -> list[Path]:
     roots = [RUNS / name, *RUNS.glob(f"{name}-[0-9]*")]
     found = [path for root in roots if (path := RunDirectory(root).journal).is_file()]
     return sorted(found, key=lambda path: -path.stat().st_mtime)[:EARLIER]
+
+
+def is_whole(row: Row, generator: Generator, problem: Problem) -> bool:
+    """Whether a sample was asked for to its end, from the prompt. Steps may stand at the same path."""
+    if not isinstance(generator, Primitive):
+        return True
+    return row.content == generator.request_digest(Sequence.of(problem.prompt), None)
+
+
+def is_step(row: Row) -> bool:
+    """Whether a text ends with a step or a block, and could go on."""
+    payload = row.payload or {}
+    return row.kind == "generate" and ("step_end" in payload or payload.get("finish") is None)
 
 
 def contents(problem: Problem, rows: Iterable[Row]) -> set[bytes]:

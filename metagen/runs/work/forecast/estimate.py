@@ -1,8 +1,9 @@
 """What a run will take, before anything is spent: tokens, FLOPs, time and money, part by part.
 
 Known: problems, prompts as the engine's tokenizer counts them, samples (the largest n of a pool), and what the
-journal holds already. Assumed, and said so: how long completions are. FLOPs are those of `metagen.cost`. Engines
-stay closed, unless `probe` is asked for.
+journal holds already. Assumed, and said so: how long completions are. Unknown without `probe`: the calls of a strategy
+that decides by itself what it asks for, and so every total. FLOPs are those of `metagen.cost`. Engines stay closed
+without `probe`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,6 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
-
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from metagen.budget import DIMENSIONS, Budget
 from metagen.cost import (
@@ -37,22 +33,22 @@ from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.primitive import EngineGenerator, Primitive, letters
 from metagen.generators.replay import ReplayGenerator
-from metagen.html import amount
 from metagen.runs.declare import registry
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work import build
 from metagen.runs.work.allocation.shares import Shares
+from metagen.runs.work.forecast.beyond import Beyond, Pool, scale, sift
 from metagen.runs.work.forecast.books import Book, earlier
 from metagen.runs.work.forecast.judging import FIGURES, Judging, Length, Sums
 from metagen.runs.work.forecast.pace import Pace
-from metagen.runs.work.forecast.probe import PROBE, run_probe
+from metagen.runs.work.forecast.probe import PROBE, Only, Trial, choose, restrict, run_probe
 from metagen.runs.work.offline import with_stand_ins
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.parallel import ParallelStrategy
 from metagen.tasks.base import Problem
-from metagen.verifiers.base import Verifier
+from metagen.verifiers.base import PrimitiveVerifier, Verifier
 
 #: Rows that an engine is taken to decode at once.
 BATCH = 256
@@ -62,13 +58,13 @@ BATCH = 256
 class Part:
     """What one generator or verifier is expected to spend; None is unknown.
 
-    calls: samples or scores that are to be made. recorded: those that the journal answers. seconds: the least
-    time on the hardware that was named. how: where the figures come from.
+    calls: samples or scores that are to be made; unknown in a total only. recorded: those that the journal answers.
+    seconds: the least time on the hardware that was named. how: where the figures come from.
     """
 
     name: str
     role: Literal["generation", "verification"]
-    calls: int
+    calls: int | None
     recorded: int = 0
     prefilled: float | None = 0.0
     generated: float | None = 0.0
@@ -84,7 +80,7 @@ class Estimate:
     """What a run will take.
 
     bounds: the lengths of completions are the most that is allowed, so figures are upper bounds. missing: what could
-    not be estimated, so that totals leave it out. notes: what holds for all parts. seconds: expected, at the pace of
+    not be estimated; then totals are unknown. notes: what holds for all parts. seconds: expected, at the pace of
     a probe or of an earlier run; hardware: of the least time. probed: a part was run, to measure by.
     """
 
@@ -99,34 +95,56 @@ class Estimate:
     probed: bool = False
 
     @property
+    def counted(self) -> Part:
+        """The sum of the parts; a figure is unknown where that of a part is."""
+        sums = {name: _sum(getattr(part, name) for part in self.parts) for name in SUMMED}
+        return Part("counted", "generation", **sums)  # type: ignore[arg-type]  # sums by name
+
+    @property
     def total(self) -> Part:
-        """The sum; unknown where a part is."""
-        names = [f.name for f in fields(Part) if f.name not in ("name", "role", "how")]
-        sums = {name: _sum(getattr(part, name) for part in self.parts) for name in names}
-        return Part("total", "generation", **sums)  # type: ignore[arg-type]  # sums by name
+        """What is counted, if that is all; otherwise unknown, since a sum of a part of the work would be too low."""
+        whole = replace(self.counted, name="total")
+        unknown = [name for name in SUMMED if name != "recorded"]
+        return replace(whole, **dict.fromkeys(unknown)) if self.missing else whole  # type: ignore[arg-type]
+
+    @property
+    def uncounted(self) -> str:
+        """What could not be counted, in words: three names at most."""
+        names = list(dict.fromkeys(what.partition(":")[0] for what in self.missing))
+        rest = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        return f"{', '.join(names[:3])}{rest}"
 
     def to_dict(self) -> dict[str, Any]:
-        total = {
-            name: value for name, value in asdict(self.total).items() if name not in ("name", "role", "how")
-        }
+        total, counted = ({name: getattr(one, name) for name in SUMMED} for one in (self.total, self.counted))
         return {
             "name": self.name, "problems": self.problems, "upper_bounds": self.bounds,
-            "expected_seconds": self.seconds, "hardware": self.hardware, "total": total,
+            "expected_seconds": self.seconds, "hardware": self.hardware, "total": total, "counted": counted,
             "parts": [asdict(part) for part in self.parts], "missing": list(self.missing), "notes": list(self.notes),
         }  # fmt: skip
 
 
+#: Figures of a part that add up.
+SUMMED = tuple(f.name for f in fields(Part) if f.name not in ("name", "role", "how"))
+
+
 def estimate(
-    experiment: Experiment, out: Path | None = None, *, hardware: str | None = None, probe: int | None = None
+    experiment: Experiment,
+    out: Path | None = None,
+    *,
+    hardware: str | None = None,
+    probe: int | None = None,
+    seconds: float | None = None,
+    only: Only = None,
 ) -> Estimate:
     """What `metagen run` would spend in the directory `out`, or in a new one.
 
     hardware: a name of `metagen.cost.HARDWARE`; gives the least time. probe: run so many problems now, in a
-    directory that is thrown away; gives lengths and time, as earlier runs of the same name do. Raises InputError for
-    what would keep the run from beginning.
+    directory that is thrown away; gives lengths and time, as earlier runs of the same name do, and the calls of
+    strategies that decide by themselves. seconds: a limit of the probe, see `run_probe`. only: the problems that the
+    run works on. Raises InputError for what would keep the run from beginning.
     """
     machine = None if hardware is None else Hardware.find(hardware)
-    with run_probe(experiment, probe) as trial:
+    with run_probe(experiment, probe, seconds=seconds, only=only) as trial:
         journals = [RunDirectory(out).journal] if out else []
         journals += [trial.journal] if trial else []
         journals += [] if trial else earlier(experiment.name)
@@ -135,10 +153,14 @@ def estimate(
         if out and known.rows:
             _same_seed(RunDirectory(out), experiment)
         with build.open_setup(with_stand_ins(experiment, fingerprints=bool(books))) as setup:
-            estimator = _Estimator(setup, known, books, machine)
+            estimator = _Estimator(restrict(setup, choose(setup, only)), known, books, machine)
             found = estimator.all()
-        pace = Pace.of_probe(trial) if trial else Pace.of_runs(books, estimator.still_to_ask())
-        return _add_seconds(replace(found, probed=trial is not None), pace)
+            if trial:
+                found = estimator.with_probe(found, trial)
+        if trial:
+            return found
+        pace = None if found.missing else Pace.of_runs(books, estimator.still_to_ask())
+        return _add_seconds(found, pace)
 
 
 def _same_seed(directory: RunDirectory, experiment: Experiment) -> None:
@@ -176,6 +198,7 @@ class _Estimator:
         self.problems = list(setup.task.problems())
         self.budget = Shares(setup.experiment, setup.problems).largest
         self.missing: list[str] = []
+        self.notes: list[str] = []
         self.bound = False
         self.made: dict[str, Sums] = {}
         self.judging = Judging(setup.verifiers, book, self.problems)
@@ -190,7 +213,7 @@ class _Estimator:
             self._part(name, "verification", sums, self.judging.verifiers[name])
             for name, sums in self.judging.sums.items()
         ]
-        notes = build.cautions(self.setup)
+        notes = [*build.cautions(self.setup), *self.notes]
         if self.hardware:
             notes.append(
                 f"seconds: the least that {self.hardware.name} can take (roofline), one part after the other"
@@ -216,8 +239,11 @@ class _Estimator:
                 generator, name = generator.replace(temperature=0.0), f"{name}, greedy"
             elif (unknown := self._unknown(c)) is not None:
                 self.missing.append(f"{c.name}: {unknown}")
-                if not c.n or self._stands_over(c):
-                    continue
+                continue
+            elif (beside := self._beside(c)) is not None:
+                self.missing.append(f"{c.name}: {beside}")
+            elif c.kind == "rejection":
+                self.notes.append(f"{c.name}: at most n samples are counted; it ends with the first accepted")
             # A generator that is greedy already makes the same samples.
             known = found.get(generator.fingerprint) or Ask(name, generator, 0, ())
             judges = dict.fromkeys((*known.verifiers, *([c.verifier] if c.verifier else [])))
@@ -228,11 +254,15 @@ class _Estimator:
         return getattr(self.setup.experiment.strategies[c.strategy], "over", None) is not None
 
     def _unknown(self, c: Cell) -> str | None:
-        """What is not known of a configuration's work, beside its n samples and their scores; None if all is."""
+        """Why nothing of a configuration's work is known before it runs; None if its n samples are."""
         if self._stands_over(c):
             return "what stands over another strategy asks for as much as that one does, many times"
         if not (registry.says(c.kind, "chooses") or registry.says(c.kind, "poolable")):
             return f"a strategy of kind {c.kind!r} decides by itself what it asks for"
+        return None
+
+    def _beside(self, c: Cell) -> str | None:
+        """What is not known of a configuration's work beside its n samples and their scores; None if all is."""
         strategy = self.setup.strategy(c)
         if isinstance(strategy, ParallelStrategy) and strategy.chooser.spends:
             return "its n samples are counted, what a model is asked in order to choose among them is not"
@@ -242,11 +272,7 @@ class _Estimator:
             and not c.verifier
         ):
             return "its n samples are counted, the scores that its aggregator reads are not"
-        return (
-            "at most n samples are counted; it ends with the first accepted"
-            if c.kind == "rejection"
-            else None
-        )
+        return None
 
     def _ask(self, ask: Ask) -> None:
         """Samples and scores of one generator, problem by problem."""
@@ -257,7 +283,7 @@ class _Estimator:
         judges = self.judging.of(ask.verifiers)
         sizes: list[int] = []
         for problem in self.problems:
-            recorded = self.book.samples(ask.generator, problem.id, ask.n)
+            recorded = self.book.samples(ask.generator, problem, ask.n)
             new, tokens = ask.n - len(recorded), length.tokens(problem)
             prompt = self._prompt(ask.generator, problem)
             rows = 0 if replayed or not new else (length.bound and _rows(ask.generator)) or new
@@ -282,6 +308,53 @@ class _Estimator:
         if isinstance(ask.generator, EngineGenerator) and not replayed:
             made.how += dict.fromkeys(said for prompt in asked if (said := ask.generator.sends(prompt)))
         self.times[ask.name] = self._decoding(ask, made, fmean(sizes) if sizes else 0.0)
+
+    # -- what a probe adds -------------------------------------------------------------------------
+
+    def with_probe(self, found: Estimate, trial: Trial) -> Estimate:
+        """With the calls that no pool accounts for, and the time, as the probe measured them."""
+        found = replace(found, probed=True)
+        if trial.failure:
+            told = f"the probe failed in part, so it tells neither time nor calls: {trial.failure}"
+            return replace(found, notes=(*found.notes, told))
+        asked, makers, pools = set(trial.asked), self._makers(), self._pools()
+        rows = list(sift(trial.journal, pools, [p for p in self.problems if p.id in asked]))
+        known = list(sift(self.book.path, pools, self.problems)) if self.book.rows else []
+        names = {by: name for by, (name, _) in makers.items()}
+        parts = [
+            self._beyond(one, dict(makers.values()).get(one.name))
+            for one in scale(rows, known, trial, len(self.problems), names)
+        ]
+        found = replace(
+            found, parts=(*found.parts, *parts), missing=(), notes=(*found.notes, *_probed(found, trial))
+        )
+        return _add_seconds(found, Pace.of_probe(trial, _samples(found, recorded=True) / len(self.problems)))
+
+    def _makers(self) -> dict[str, tuple[str, Generator | Verifier]]:
+        """The name of each generator and verifier, and itself, by what records say of it."""
+        found: dict[str, tuple[str, Generator | Verifier]] = {
+            verifier.records: (name, verifier)
+            for name, verifier in self.judging.verifiers.items()
+            if isinstance(verifier, PrimitiveVerifier)
+        }
+        return found | {g.fingerprint: (name, g) for name, g in self.setup.generators.items()}
+
+    def _pools(self) -> list[Pool]:
+        return [
+            Pool(ask.generator, ask.n, {verifier.records for _, verifier in self.judging.of(ask.verifiers)})
+            for ask in self._asks()
+        ]
+
+    def _beyond(self, one: Beyond, maker: Generator | Verifier | None) -> Part:
+        """Calls of a maker that no pool accounts for."""
+        sums = Sums(
+            one.calls, one.recorded, how=[one.how], **{figure: one.usage[figure] for figure in FIGURES}
+        )
+        part = self._part(one.name, "generation" if one.generates else "verification", sums, maker)
+        seconds = self._scoring(sums, maker)
+        if one.generates:
+            seconds = _plus(seconds, self._writing(sums, maker))
+        return replace(part, name=f"{one.name}, beyond pools", seconds=seconds)
 
     # -- lengths -----------------------------------------------------------------------------------
 
@@ -354,7 +427,11 @@ class _Estimator:
         return min([1.0, *_shares(self.budget, whole)])
 
     def _part(
-        self, name: str, role: Literal["generation", "verification"], sums: Sums, maker: Generator | Verifier
+        self,
+        name: str,
+        role: Literal["generation", "verification"],
+        sums: Sums,
+        maker: Generator | Verifier | None,
     ) -> Part:
         usage = Usage(prefilled=_whole(sums.prefilled), generated=_whole(sums.generated))
         price = _price(maker)
@@ -380,6 +457,16 @@ class _Estimator:
         reading = prompts * roofline_seconds(shape, self.hardware, size, 0, size)
         writing = roofline_seconds(shape, self.hardware, 0, each, size, batch)
         return reading + made.calls / batch * writing
+
+    def _writing(self, sums: Sums, maker: Any) -> float | None:
+        """The least seconds for the tokens that are generated, without their prompts."""
+        shape = _shape(maker)
+        if self.hardware is None or shape is None or sums.generated is None:
+            return None
+        if not sums.calls:
+            return 0.0
+        each, batch = round(sums.generated / sums.calls), self._batch(sums.calls, 1)
+        return sums.calls / batch * roofline_seconds(shape, self.hardware, 0, each, 0, batch)
 
     def _scoring(self, sums: Sums, maker: Any) -> float | None:
         shape = _shape(maker)
@@ -455,65 +542,25 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else math.ceil(value)
 
 
+def _samples(found: Estimate, *, recorded: bool = False) -> float:
+    """Samples that are to be made, and those that are recorded."""
+    drawn = (part for part in found.parts if part.role == "generation")
+    return sum((part.calls or 0) + (part.recorded if recorded else 0) for part in drawn)
+
+
+def _probed(found: Estimate, trial: Trial) -> list[str]:
+    """What a probe measured, and where its limit ended it."""
+    notes = []
+    if found.missing:
+        notes.append(f"the probe measured what cannot be counted before it runs: {found.uncounted}")
+    if trial.problems < trial.wanted:
+        notes.append(f"the limit of the probe ended it after {trial.problems:,} of {trial.wanted:,} problems")
+    return notes
+
+
 def _add_seconds(found: Estimate, pace: Pace | None) -> Estimate:
     """Add the seconds that the samples take at this pace."""
-    calls = sum(part.calls for part in found.parts if part.role == "generation")
+    calls = _samples(found)
     if pace is None or not calls:
         return found
     return replace(found, seconds=pace.of(calls), notes=(*found.notes, pace.how))
-
-
-# ---------------------------------------------------------------------------------------------------- showing
-
-
-def render(found: Estimate) -> RenderableType:
-    """A table of the parts, and how their figures were made."""
-    total = found.total
-    most = "at most " if found.bounds else "about "
-    columns = {"prefilled": "prefilled", "generated": "generated", "FLOPs": "flops"}
-    columns |= {"least s": "seconds"} if any(part.seconds for part in found.parts) else {}
-    columns |= {"money": "money"} if any(part.money is not None for part in found.parts) else {}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=True)
-    table.add_column("", "total")
-    columns = {"calls": "calls", "recorded": "recorded"} | columns
-    for title, name in columns.items():
-        table.add_column(title, amount(getattr(total, name)), justify="right")
-    for part in found.parts:
-        table.add_row(part.name, *(amount(getattr(part, name)) for name in columns.values()))
-    head = Text.assemble((found.name, "bold"), f"  {found.problems:,} problems: {most}{_sentence(total)}")
-    head.append(_times(found))
-    lines = [f"{part.name}: {'; '.join(part.how)}" for part in found.parts if part.how]
-    lines += [f"not counted: {what}" for what in found.missing] + list(found.notes)
-    if total.calls and total.seconds is None and found.seconds is None:
-        lines.append(
-            "time: --probe 2 measures the pace of this machine, --hardware h200 tells the least on such a one"
-        )
-    how = Text("\n".join(["How this was estimated", *lines]))
-    how.stylize("bold", 0, 22)
-    told = "Only the probe was run" if found.probed else "Nothing was run"
-    return Group(head, table, how, Text(f"{told}; the experiment is, without --dry-run.", "dim"))
-
-
-def _sentence(total: Part) -> str:
-    """The whole in words."""
-    if not total.calls:
-        return "nothing is left to do, all is in the journal"
-    words = [f"{amount(total.calls)} calls", f"{amount(total.generated)} tokens generated"]
-    words += [f"{amount(total.prefilled)} prefilled", f"{amount(total.flops)} FLOPs"]
-    words += [f"a price of {total.money:,.2f}"] if total.money is not None else []
-    return ", ".join(words)
-
-
-def _times(found: Estimate) -> str:
-    """Time in clauses of its own: a least time is no upper bound, and a pace is neither."""
-    words = ""
-    if found.total.calls and found.hardware and found.total.seconds is not None:
-        words += f"; at least {amount(found.total.seconds)} s on {found.hardware}"
-    if found.seconds is not None:
-        # Only here, since what makes reports takes a while to import.
-        from metagen.runs.words import duration
-
-        where = "of the probe" if found.probed else "of an earlier run"
-        time = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than 1 s"
-        words += f"; {time} at the pace {where}"
-    return words

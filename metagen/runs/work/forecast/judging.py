@@ -9,7 +9,7 @@ from statistics import fmean
 
 from metagen.cost import ModelShape, Usage, flops_2n, prefill_flops
 from metagen.journal import Row
-from metagen.runs.work.forecast.books import Book, contents
+from metagen.runs.work.forecast.books import Book, contents, is_step
 from metagen.runs.work.offline import Unknown
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem
@@ -164,7 +164,7 @@ class Judging:
             assert length.book is not None
             samples, usages = 0, list[Usage]()
             for problem in self.problems:
-                rows = length.book.rows.get((length.by, problem.id), [])
+                rows = [r for r in length.book.rows.get((length.by, problem.id), ()) if not is_step(r)]
                 scored = contents(problem, rows)
                 scores = length.book.rows.get((verifier.records, problem.id), ())
                 found = [row for row in scores if row.content in scored]

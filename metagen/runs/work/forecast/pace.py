@@ -17,22 +17,25 @@ from metagen.runs.work.forecast.probe import Trial
 class Pace:
     """So many samples, with all that was done to them, took so many seconds. how: where and when."""
 
-    samples: int
+    samples: float
     seconds: float
     how: str
 
-    def of(self, samples: int) -> float:
+    def of(self, samples: float) -> float:
         """Seconds that so many samples take."""
         return samples * self.seconds / self.samples
 
     @classmethod
-    def of_probe(cls, trial: Trial) -> Pace:
-        """The pace of a probe, which fills the engines' batches less than a run does."""
+    def of_probe(cls, trial: Trial, calls: float) -> Pace:
+        """The pace of a probe, which fills the engines' batches less than a run does.
+
+        calls: samples that a problem takes on average, by whatever asks for them.
+        """
         how = (
-            f"seconds: at the pace of a probe of {trial.problems:,} problems, {trial.samples:,} samples in "
+            f"seconds: at the pace of a probe of {trial.size}, {trial.samples:,} samples in "
             f"{trial.seconds:.1f} s; many problems at once are usually faster"
         )
-        return cls(trial.samples, trial.seconds, how)
+        return cls(calls * trial.problems, trial.seconds, how)
 
     @classmethod
     def of_runs(cls, books: Iterable[Book], generators: abc.Sequence[Generator]) -> Pace | None:

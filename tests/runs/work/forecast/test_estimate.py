@@ -19,7 +19,7 @@ from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
-from metagen.runs.work.forecast import estimate
+from metagen.runs.work.forecast import estimate, show
 from metagen.runs.work.offline import ClosedEngine, with_stand_ins
 from metagen.sequence import Prompt
 
@@ -69,7 +69,7 @@ def parts(found: estimate.Estimate) -> dict[str, estimate.Part]:
 
 def shown(found: estimate.Estimate) -> str:
     out = StringIO()
-    Console(file=out, width=110).print(estimate.render(found))
+    Console(file=out, width=110).print(show.render(found))
     return " ".join(out.getvalue().split())
 
 
@@ -317,13 +317,17 @@ def test_strategies_that_choose_among_n_are_counted_as_far_as_they_are_known(tmp
         ("{kind: soft_best_of_n, verifier: last, beta: 0.1}", None),
         ("{kind: borda, verifier: last}", None),
         ("{kind: mbr, utility: {kind: edit}, verifier: last}", None),
-        ("{kind: rejection, verifier: last}", "it ends with the first accepted"),
+        (
+            "{kind: rejection, verifier: last}",
+            "at most n samples are counted; it ends with the first accepted",
+        ),
     ):
         found = estimate.estimate(
             schema.load(file, sets=[f"strategies.best-of-n={spec}", "grid.strategies=[best-of-n]"])
         )
         assert [(p.name, p.calls) for p in found.parts] == [(p.name, p.calls) for p in plain.parts], spec
-        assert any(told in what for what in found.missing) if told else not found.missing
+        assert any(told in note for note in found.notes) if told else not found.notes, spec
+        assert not found.missing and found.total.calls == plain.total.calls
     sets = ["strategies.best-of-n={kind: universal}", "grid.strategies=[best-of-n]"]
     (missing, _) = estimate.estimate(schema.load(file, sets=sets)).missing
     assert "what a model is asked in order to choose" in missing
