@@ -127,6 +127,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+#: How a smallest detectable difference relates to the interval that stands beside it.
+DETECTABLE = (
+    "An interval holds the differences that fit the measurement. The smallest detectable difference is no second "
+    "interval: it is the size from which a true difference would be shown on as many problems with probability 0.8."
+)
+
+
 def least(difference: Difference) -> str:
     """The least difference that would have been shown, in points; none, where so few problems can show none."""
     if isnan(difference.detectable):

@@ -220,8 +220,8 @@ def _methods(result: StudyResult) -> list[str]:
         "Intervals are over problems, and allow for unseen kinds of problems. If all answers are right or all wrong, "
         "they are the exact binomial bounds. Differences are paired over the same problems and tested by the exact "
         "randomisation test. The p-values of one section are corrected together (Holm 1979); the interval of each "
-        "comparison is uncorrected. A difference that is not shown stands beside the smallest detectable one (found "
-        "with probability 0.8).",
+        "comparison is uncorrected. Where a difference is not shown, the smallest detectable one stands beside it. "
+        + words.DETECTABLE,
         f"Two accuracies tie if they differ by at most {words.TIED}. A configuration must win by more to be on a "
         "frontier or to be recommended. Of ties, the cheapest is named.",
         f"{_explain_worth(len(result.problems))} Frontiers are drawn as measured, so they look a little too good.",

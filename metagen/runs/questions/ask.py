@@ -47,7 +47,17 @@ from metagen.runs.questions.saturation import voting_saturates, weighted_against
 from metagen.runs.questions.section import Finding, Section
 from metagen.runs.questions.splitting import verify_or_generate
 from metagen.runs.questions.unasked import LONGER, REBASE, SIZES, TREES
-from metagen.runs.words import TIED, join_words, lines, sentences, share, win_share, with_unit, within
+from metagen.runs.words import (
+    DETECTABLE,
+    TIED,
+    join_words,
+    lines,
+    sentences,
+    share,
+    win_share,
+    with_unit,
+    within,
+)
 from metagen.runs.work.progress import Phase
 
 #: By name: two curves, and both at the same cost.
@@ -117,8 +127,8 @@ def answer_questions(
         "answers",
         "Questions and answers",
         f"p-values are corrected by Holm for the {count} comparisons of this section; intervals are each comparison's "
-        "own, uncorrected. Where a difference is not shown, the smallest detectable one (found with probability 0.8) "
-        "is said. Beside each answer stands what was published, for other models and tasks.",
+        f"own, uncorrected. Where a difference is not shown, the smallest detectable one stands beside it. "
+        f"{DETECTABLE} Beside each answer stands what was published, for other models and tasks.",
         findings=tuple(answers(questions)),
         notes=unasked.note(lacking),
     )

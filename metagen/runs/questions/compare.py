@@ -28,7 +28,7 @@ from metagen.runs.curves.measured import FEW, solve_pools
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.names import nearest
 from metagen.runs.table.tables import read
-from metagen.runs.words import least, percent, signed_points
+from metagen.runs.words import DETECTABLE, least, percent, signed_points
 from metagen.runs.work import unfinished
 
 T = TypeVar("T")
@@ -335,7 +335,7 @@ def _notes(compared: abc.Sequence[Compared]) -> Text:
         "Differences in points of accuracy, over the same problems. 95%, alone: each interval by itself, uncorrected.\n"
         f"p: exact paired randomisation test, corrected by Holm for {len(compared) - small} comparisons.\n"
         "gained, lost: problems that only B, or only A, gets right more often than wrong.\n"
-        "detectable: where they are not shown to differ, the least difference that these problems would show with\n"
-        f"probability 0.8, after correction; none: they could show none of any size.{few}",
+        "detectable: where they are not shown to differ, the smallest detectable difference, after correction;\n"
+        f"none: they could show none of any size. {DETECTABLE}{few}",
         "dim",
     )

@@ -25,7 +25,7 @@ from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.note import Note
 from metagen.runs.questions.question import compare_pairs
 from metagen.runs.questions.section import Table
-from metagen.runs.words import difference, join_words, share, unit, with_unit
+from metagen.runs.words import DETECTABLE, difference, join_words, share, unit, with_unit
 
 #: What the others are compared with: the first of these kinds that a model has.
 REFERENCES = ("majority", "weighted", "best_of_n", "sample")
@@ -176,7 +176,7 @@ def table(result: StudyResult, cost: str | None = None) -> tuple[Table | None, t
     caption = (
         f"Accuracy at equal cost, in {unit(cost)}. Differences are in points, paired by problem, each with its own "
         f"uncorrected 95% interval. p is corrected by Holm for {sum(r.contrast is not None for r in every)} "
-        "comparisons. “Detectable” is the smallest difference that these problems show with probability 0.8. "
+        f"comparisons. “Detectable”, where a difference is not shown, is the smallest detectable one. {DETECTABLE} "
         "“Spends” is the cost of both sides: the budget, or the largest cost that both can spend. “n” gives the "
         "neighbouring points."
     )
@@ -202,7 +202,8 @@ def _row(rival: Rival, cost: str) -> tuple[str, ...]:
         with_unit(rival.budget, cost), rival.curve.name, between(rival.at), with_unit(rival.at.spends, cost),
         share(rival.at.mean), f"{rival.reference.strategy}, n = {between(rival.beside)}", share(rival.beside.mean),
         "–" if c is None else difference(c.difference.estimate, c.difference.low, c.difference.high),
-        "–" if c is None else p_number(c.p_value), "–" if c is None else points(c.difference.detectable),
+        "–" if c is None else p_number(c.p_value),
+        "–" if c is None else "" if c.shown else points(c.difference.detectable),
     )  # fmt: skip
 
 

@@ -231,6 +231,9 @@ def test_every_strategy_is_beside_the_plain_vote_at_what_it_spends() -> None:
     assert not notes
     assert found is not None and len(found.rows) == len(rivals(RESULT, "flops"))
     assert "pass" not in " ".join(row[1] for row in found.rows)
+    shown = [rival.contrast.shown for rival in rivals(RESULT, "flops") if rival.contrast is not None]
+    assert {True, False} == set(shown) and [row[-1] == "" for row in found.rows] == shown
+    assert "The smallest detectable difference is no second interval" in found.caption
 
 
 def test_a_curve_beyond_its_end_is_said_once() -> None:

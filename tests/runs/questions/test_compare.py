@@ -15,6 +15,7 @@ from metagen.runs.curves.measured import derive
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory, State
 from metagen.runs.questions import compare
+from metagen.runs.words import DETECTABLE
 from metagen.runs.work import build, runner
 
 
@@ -78,6 +79,7 @@ def test_what_cannot_be_told_apart_says_what_could_be(tmp_path: Path) -> None:
     b = direct(tmp_path / "b", {f"p{i}": i % 3 == 0 for i in range(30)})
     (found,), _ = compare.compare(a, b)
     assert not found.shown and found.difference.detectable > 0
+    assert DETECTABLE in " ".join(text_of(a, b).split())
     assert f"{100 * found.difference.detectable:.1f}" in text_of(a, b)
 
 
