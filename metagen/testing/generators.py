@@ -10,6 +10,7 @@ from collections import abc
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -19,9 +20,11 @@ from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.journal import Journal, MemoryJournal, Row
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence, Step, Tokens
+from metagen.sequence import Prompt, Sequence, Step, Tokens, Until
 
 T = TypeVar("T")
+#: Steps that the law of steps asks for at most; characters that a token may have behind a delimiter.
+STEPS, HANG_OVER = 12, 16
 
 
 def run(work: Callable[[Scope], Awaitable[T]], *, seed: int = 0, journal: Journal | None = None,
@@ -173,6 +176,60 @@ class GeneratorLaws:
                 with pytest.raises(UnsupportedError):
                     run(lambda s: generator.generate(prefix.extend(self.begun), scope=s))
 
+    @pytest.mark.parametrize("until", [Step("\n"), Step("\n", max_tokens=3), Tokens(1), Tokens(3)], ids=repr)
+    def test_it_stops_where_it_is_asked_to_or_says_before_it_pays_that_it_cannot(self, until: Until) -> None:
+        """A generator that declares `accepts_until` ends each sample with the step or the block, and writes no more.
+
+        Another one refuses, since what goes on behind a step would be taken for the step.
+        """
+        prefix, journal = Sequence.of(self.prompt), CountingJournal()
+        with self._open() as generator:
+            ask = partial(generator.generate, prefix, n=4, until=until)
+
+            def draw() -> tuple[list[Sequence], list[Row]]:
+                return run(
+                    lambda s: ask(scope=s.child("sample")), journal=journal, problem=self.prompt.problem_id
+                )
+
+            if not generator.accepts_until:
+                with pytest.raises(UnsupportedError):
+                    draw()
+                assert journal.recorded == 0
+                return
+            drawn, rows = draw()
+        for sample in drawn:
+            beyond = _beyond(sample, prefix, until)
+            assert beyond is None, (
+                f"asked for {until!r}, it gave {sample.text!r} (finish={sample.finish!r}): {beyond}"
+            )
+            new = sample.text[len(prefix.text) :]
+            written = [str((row.payload or {}).get("text", "")) for row in rows if row.kind == "generate"]
+            whole = [
+                text
+                for text in written
+                if text.startswith(new) and _beyond(prefix.extend(text), prefix, until)
+            ]
+            assert not new or new in written or not whole, (
+                f"{whole[0]!r} was written, and cut to {new!r} afterwards"
+            )
+
+    def test_steps_join_into_a_longer_sequence(self) -> None:
+        with self._open() as generator:
+            if not (generator.accepts_until and generator.accepts_prefix):
+                return
+
+            async def steps(scope: Scope) -> list[Sequence]:
+                found = [Sequence.of(self.prompt)]
+                while found[-1].finish is None and len(found) < STEPS:
+                    place = scope.child(f"step/{len(found)}")
+                    found += await generator.generate(found[-1], until=Step("\n"), scope=place)
+                return found
+
+            found, _ = run(steps, problem=self.prompt.problem_id)
+        for before, after in pairwise(found):
+            assert after.extends(before) and (len(after.text) > len(before.text) or after.finish is not None)
+            assert _beyond(after, before, Step("\n")) is None
+
     def test_blocks_of_tokens_join_into_a_longer_sequence(self) -> None:
         with self._open() as generator:
             if not (generator.accepts_until and generator.accepts_prefix):
@@ -215,3 +272,27 @@ class GeneratorLaws:
         from metagen.generators.primitive import Primitive
 
         return isinstance(generator, Primitive)
+
+
+def _beyond(sample: Sequence, prefix: Sequence, until: Until) -> str | None:
+    """What a sample holds beyond the step or block that it was asked for, or lacks of it; None if nothing is wrong."""
+    new = sample.text[len(prefix.text) :]
+    if isinstance(until, Step):
+        hung_over = prefix.text[prefix.steps[-1] :] if prefix.steps else ""
+        end = (hung_over + new).find(until.delimiter)
+        left = len(hung_over + new) - end - len(until.delimiter)
+        if end >= 0 and left > HANG_OVER:
+            return f"{left} characters follow the delimiter"
+        marked = len(sample.steps) - len(prefix.steps)
+        if end >= 0 and sample.finish is None and marked != 1:
+            return f"a step ends here, and {marked} are marked"
+        limited = until.max_tokens is not None or sample.exhausted
+        return (
+            "neither step nor sequence has ended"
+            if end < 0 and sample.finish is None and not limited
+            else None
+        )
+    count = len(sample.token_logprobs or ()) - len(prefix.token_logprobs or ())
+    if isinstance(until, Tokens) and sample.token_logprobs is not None and count > until.count:
+        return f"it has {count} tokens"
+    return None

@@ -15,10 +15,10 @@ from metagen import batch
 from metagen.budget import Budget
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
-from metagen.errors import MetagenError
+from metagen.errors import MetagenError, UnsupportedError
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until
+from metagen.sequence import Sequence, Step, Tokens, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.strategies.tree.rebase import Rebase
@@ -183,6 +183,68 @@ def test_the_same_law_holds_without_it(law: str) -> None:
 
     given = next(given for _, name, given in FAULTS if name == law)
     getattr(laws(lambda: Mutant(sound)), law)(**given)
+
+
+class Pieces(Strategy):
+    """Says that it can write pieces, and asks its generator for them as `piece` does."""
+
+    fingerprint = "pieces"
+    accepts_until = True
+
+    def __init__(self, piece: Callable[[Until], Until], cut: Callable[[str], str] = str) -> None:
+        self._piece, self._cut = piece, cut
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        place = scope.child("sample")
+        (drawn,) = await numbers().generate(prefix, until=self._piece(until), scope=place)
+        short = self._cut(drawn.text[len(prefix.text) :])
+        if prefix.text + short == drawn.text:
+            return drawn
+        return prefix.extend(short, step_end=len(short) if isinstance(until, Step) else None)
+
+
+PIECES = "test_it_stops_where_it_is_asked_to_or_says_before_it_pays_that_it_cannot"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "until"),
+    [
+        (lambda: Pieces(lambda until: None), Step("\n")),
+        (lambda: Pieces(lambda until: None), Tokens(1)),
+        (lambda: Pieces(lambda until: Tokens(3)), Step("\n")),
+        (lambda: Pieces(lambda until: Tokens(4)), Tokens(3)),
+        # Whole texts are paid for, and cut afterwards.
+        (lambda: Pieces(lambda until: None, lambda text: text[: text.find("\n") + 1] or text), Step("\n")),
+    ],
+)
+def test_a_strategy_that_goes_on_beyond_what_it_was_asked_for_is_found(
+    strategy: Callable[[], Strategy], until: Until
+) -> None:
+    with broken():
+        getattr(laws(strategy), PIECES)(until)
+
+
+def test_a_strategy_that_passes_on_what_it_is_asked_for_keeps_the_laws_of_pieces() -> None:
+    sound = laws(lambda: Pieces(lambda until: until))
+    for until in (Step("\n"), Step("\n", max_tokens=3), Tokens(1), Tokens(3)):
+        getattr(sound, PIECES)(until)
+    sound.test_steps_join_into_a_longer_sequence()
+    with broken():
+        laws(lambda: Pieces(lambda until: Tokens(2))).test_steps_join_into_a_longer_sequence()
+
+
+def test_a_strategy_that_takes_no_pieces_and_does_not_say_so_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It refuses too late: what it drew before is paid for."""
+    monkeypatch.setattr(Strategy, "check", lambda self, prefix, n, start, until: None)
+
+    async def late(prefix: Sequence, scope: Scope) -> Sequence:
+        await one(prefix, scope, "one")
+        raise UnsupportedError("no pieces")
+
+    with broken():
+        getattr(laws(lambda: Mutant(late)), PIECES)(Step("\n"))
 
 
 class Judged(StrategyLaws):
