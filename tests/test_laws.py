@@ -5,7 +5,7 @@ from __future__ import annotations
 from metagen.generators.base import Generator
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.replay import ReplayGenerator
-from metagen.sequence import Score
+from metagen.sequence import Score, Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
 from metagen.testing import GeneratorLaws, StrategyLaws, VerifierLaws, first_word, last_word, numbers
@@ -17,6 +17,17 @@ from metagen.verifiers.oracle import OracleVerifier
 class TestFunctionGenerator(GeneratorLaws):
     def make(self) -> Generator:
         return FunctionGenerator(lambda prefix, seed, index: f"{seed}", name="seed")
+
+
+class TestFunctionOfLines(GeneratorLaws):
+    """It goes on from the lines that are there."""
+
+    def make(self) -> Generator:
+        def write(prefix: Sequence, seed: int, index: int) -> str:
+            lines = [f"line {i} of {index}\n" for i in range(4)]
+            return "".join(lines[prefix.text.count("\n") :])
+
+        return FunctionGenerator(write, name="lines", count=lambda text: len(text.split()), max_tokens=16)
 
 
 class TestReplayGenerator(GeneratorLaws):

@@ -12,7 +12,7 @@ from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, letters, payload
 from metagen.journal import Row
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Until, digest
+from metagen.sequence import Sequence, Step, Until, digest
 
 #: (prefix, seed, index) → the text that continues the prefix, or a whole Sample.
 Function = Callable[[Sequence, int, int], str | Sample | Awaitable[str | Sample]]
@@ -21,7 +21,10 @@ Function = Callable[[Sequence, int, int], str | Sample | Awaitable[str | Sample]
 class FunctionGenerator(Primitive):
     """Calls `function(prefix, seed, index)` once per sample; it may be async.
 
-    A returned string is a finished continuation (`eos`); return a `Sample` to say more.
+    A returned string is a finished continuation (`eos`); return a `Sample` to say more. Where a step is asked for, a
+    string ends with its first step, and the function is called again for the next: it should go on from the text of the
+    prefix. A block of tokens is not cut, since only the function knows its tokens.
+
     name: part of the fingerprint; change it when the function changes its mind.
     count: tokens of a text, for the accounting; without it token counts are unknown.
     max_tokens: the most that the function ever writes, by `count`; needed under a token budget.
@@ -46,19 +49,19 @@ class FunctionGenerator(Primitive):
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended
     ) -> list[Outcome]:
         if len(items) == 1:
-            return [await self._one(prefix, items[0], scope)]
+            return [await self._one(prefix, items[0], until, scope)]
 
         async def run_item(place: int, item: Item) -> Outcome:
-            ended[place] = outcome = await self._one(prefix, item, scope)
+            ended[place] = outcome = await self._one(prefix, item, until, scope)
             return outcome
 
         return await scope.gather(*(run_item(i, item) for i, item in enumerate(items)))
 
-    async def _one(self, prefix: Sequence, item: Item, scope: Scope) -> Outcome:
+    async def _one(self, prefix: Sequence, item: Item, until: Until, scope: Scope) -> Outcome:
         written = await call_or_await(
             self, self._function, prefix, scope.seed(item), item.index, hint=str | Sample
         )
-        sample = written if isinstance(written, Sample) else Sample(written, None, None, finish="eos")
+        sample = written if isinstance(written, Sample) else _first_step(written, until)
         generated = sample.generated
         if generated is None and self._count is not None:
             generated = self._tokens(sample.text)
@@ -94,3 +97,11 @@ class FunctionGenerator(Primitive):
             prefilled = total - total * scope.prefixes(self.fingerprint).count_known(text) // len(text)
         generated = None if self._max_tokens is None or self._count is None else n * self._max_tokens
         return Usage(prefilled=prefilled, generated=generated, calls=n, flops=None, flops_2n=None)
+
+
+def _first_step(text: str, until: Until) -> Sample:
+    """A returned text, without what follows the step that was asked for."""
+    end = text.find(until.delimiter) + len(until.delimiter) if isinstance(until, Step) else len(text)
+    if isinstance(until, Step) and until.delimiter in text and end < len(text):
+        return Sample(text[:end], None, None, step_end=end)
+    return Sample(text, None, None, finish="eos")

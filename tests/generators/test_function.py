@@ -13,7 +13,7 @@ from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence, TokenIds
+from metagen.sequence import Prompt, Sequence, Step, TokenIds, Tokens
 
 T = TypeVar("T")
 PREFIX = Sequence(Prompt("p", text="one two"))
@@ -44,6 +44,26 @@ def test_the_function_sees_prefix_seed_and_index() -> None:
     assert all(r.finish == "eos" and r.extends(prefix) for r in results)
     assert [(t, i) for t, _, i in seen] == [("so far", 2), ("so far", 3), ("so far", 4)]
     assert len({seed for _, seed, _ in seen}) == 3
+
+
+def test_a_text_ends_with_the_step_that_was_asked_for() -> None:
+    lines = ["a=1\n", "b=2\n", "A:2\n"]
+
+    def rest(prefix: Sequence, seed: int, index: int) -> str:
+        return "".join(lines[prefix.text.count("\n") :])
+
+    generator = FunctionGenerator(rest, count=words)
+    found = PREFIX
+    for i, line in enumerate(lines):
+        scope = Scope.root("p")
+        (found,) = run(generator.generate(found, until=Step("\n"), scope=scope))
+        assert found.text == "".join(lines[: i + 1])
+        assert scope.trace.usage.generated == 1, line
+    assert (found.steps, found.finish) == ((4, 8), "eos")
+    # Whole where no step is asked for, or where there is none of its kind.
+    for until in (None, Step("\n\n"), Tokens(1)):
+        (whole,) = run(generator.generate(PREFIX, until=until, scope=Scope.root("p")))
+        assert (whole.text, whole.finish, whole.steps) == ("".join(lines), "eos", ())
 
 
 def test_it_may_be_async_and_say_more_than_text() -> None:
