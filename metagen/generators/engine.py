@@ -230,7 +230,9 @@ class Engine(Protocol):
         ...
 
     @property
-    def stats(self) -> EngineStats: ...
+    def stats(self) -> EngineStats:
+        """Counters since it was opened."""
+        ...
 
     @property
     def chat(self) -> str | None:
@@ -262,13 +264,25 @@ class Engine(Protocol):
         ...
 
     @promises(_one_a_seed)
-    async def generate(self, request: GenerateRequest) -> Generated: ...
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """One sample for each seed, in order.
+
+        Raises UnsupportedError for what it does not have, InputError for a request that is none or does not fit the
+        context, and EngineError unless it is open.
+        """
+        ...
 
     @promises(one_each("requests"))
-    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]: ...
+    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
+        """One answer for each request, in order. Raises as `generate`; UnsupportedError if it reads no given ids."""
+        ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        """Open it: before that, and after its closing, each request is an EngineError."""
+        ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        """Close it; whoever waits gets an EngineError. May be called twice."""
+        ...

@@ -24,7 +24,6 @@ from metagen.sequence import Prompt, Sequence, TokenIds, Until, digest
 
 T = TypeVar("T")
 
-#: What an engine may be without, if it says so.
 FEATURES: Final = {
     "seeds": "the same seed gives the same sample",
     "ids": "token ids: render, encode, and those of samples",
@@ -39,6 +38,7 @@ FEATURES: Final = {
     "ignore_eos": "going on behind end-of-sequence tokens",
     "written": "the text of a single sample is told while it is written",
 }
+"""The names that `without` may hold: what an engine may lack, if it says so."""
 
 
 def seeds(n: int, first: int = 0) -> tuple[int, ...]:

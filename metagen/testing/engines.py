@@ -100,7 +100,9 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws, StreamLaws):
             )
 
         *answers, refused = asyncio.run(asyncio.wait_for(gather(), self.patience))
-        assert isinstance(refused, InputError)
+        assert isinstance(refused, InputError), (
+            f"positions=() is no request, and evaluate came to {refused!r}"
+        )
         return answers
 
     # -- cancelling ------------------------------------------------------------------------------
@@ -169,10 +171,14 @@ class EngineLaws(GenerationLaws, EvaluationLaws, AttemptLaws, StreamLaws):
     def test_what_it_is_without_it_refuses_or_leaves_unknown(self, engine: Engine) -> None:
         assert self.without <= set(FEATURES), f"expected some of {', '.join(FEATURES)}"
         assert engine.supports <= BEYOND
-        assert ("ids" in self.without) == (engine.tokenizer_fingerprint is None)
+        assert ("ids" in self.without) == (engine.tokenizer_fingerprint is None), (
+            f"tokenizer_fingerprint is {engine.tokenizer_fingerprint!r}; expected None exactly if 'ids' is in `without`"
+        )
         assert not ("ids" in self.without and {"until", "evaluate"} - self.without), "both need ids"
         (sample,) = self.draw(engine, self.request(1))
-        assert ("ids" in self.without) == (engine.render(self.prefixes[0]) is None) == (sample.ids is None)
+        assert ("ids" in self.without) == (engine.render(self.prefixes[0]) is None) == (sample.ids is None), (
+            "expected render and sample.ids to be None exactly if 'ids' is in `without`"
+        )
         for name, params in (
             ("stop_token_ids", {"stop_token_ids": (1,)}),
             ("ignore_eos", {"ignore_eos": True}),

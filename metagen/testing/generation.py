@@ -240,7 +240,9 @@ class GenerationLaws(EngineTrial):
         answers = self.ask(engine, *(self.request(4, i, logprobs=True, **params) for i in numbers))
         for sample in (sample for answer in answers for sample in answer.samples):
             each = sample.token_logprobs
-            assert each is not None and sample.logprob is not None
+            assert each is not None and sample.logprob is not None, (
+                "logprobs=True asks for logprob and token_logprobs; give both, or add 'logprobs' to `without`"
+            )
             assert all(value <= 0 for value in each)
             assert sample.logprob == pytest.approx(math.fsum(each), abs=self.tolerance)
             assert sample.generated is None or len(each) == sample.generated, "the end token has one as well"
@@ -300,11 +302,15 @@ class GenerationLaws(EngineTrial):
         if "counts" in self.without:
             assert answer.prefix_tokens is None and all(s.generated is None for s in answer.samples)
         else:
-            assert answer.prefix_tokens is not None and answer.prefix_tokens > 0
+            assert answer.prefix_tokens, (
+                "prefix_tokens is unknown or 0; count it, or add 'counts' to `without`"
+            )
         if "cache" in self.without or (n > 1 and "reads" in self.without):
-            assert read == (None, None)
+            assert read == (None, None), f"prefilled, cached = {read}; expected None by `without`"
             return
-        assert answer.prefilled is not None and answer.cached is not None and answer.prefix_tokens
+        assert answer.prefilled is not None and answer.cached is not None and answer.prefix_tokens, (
+            f"prefilled, cached = {read}; count them, or add 'cache' to `without`"
+        )
         assert min(answer.prefilled, answer.cached) >= 0
         assert answer.prefilled + answer.cached == answer.prefix_tokens * n
 

@@ -646,6 +646,12 @@ def test_a_law_finds_the_fault(kind: type[EnumerableEngine], law: str, given: di
         tried(kind, law, given)
 
 
+def test_a_law_says_at_once_that_nothing_is_told() -> None:
+    silent = asks(lambda request: replace(request, written=None))
+    with pytest.raises(AssertionError, match="0 texts were told; add 'written' to `without`"):
+        tried(silent, "nothing_is_told_once_a_request_is_cancelled", {"told": 1})
+
+
 def test_every_law_can_fail() -> None:
     laws = {name.removeprefix("test_") for name in dir(EngineLaws) if name.startswith("test_")}
     assert laws - {law for _, law, _ in FAULTS} == set()
