@@ -215,7 +215,7 @@ class Combinations:
                     yield self._fault(("strategies", below, "n"), reason, value=list(own))
                 elif self._takes(below, "n") and own is None:
                     how = "stands over it" if below == over else "goes on with it"
-                    reason = f"missing; {name!r} {how}, and the n of the grid are its own"
+                    reason = f"missing; {name!r} {how}, so it needs an n of its own, such as n: 4"
                     yield self._fault(("strategies", below, "n"), reason)
         grid = self.source.data.get("grid")
         if isinstance(grid, dict) and grid.get("n"):

@@ -354,7 +354,7 @@ def test_they_run_and_are_reported(file: Path, tmp_path: Path) -> None:
         (
             "vote: {kind: majority, n: 3}",
             "vote: {kind: majority}",
-            "strategies.vote.n: missing; 'best' stands over it",
+            "strategies.vote.n: missing; 'best' stands over it, so it needs an n of its own, such as n: 4",
         ),
         ("over: vote}", "over: best}", "'best' is made of itself"),
         ("over: vote}", "over: voet}", "expected one of the strategies"),
