@@ -24,7 +24,6 @@ PACKAGES = sorted(p.parent.name for p in Path(metagen.__file__).parent.glob("*/_
 #: What a user does not make, and what makes it.
 MADE = {
     "metagen.generators.engine.Engine": "a protocol, of which TorchEngine and others are instances",
-    "metagen.generators.primitive.EngineGenerator": "engine.generator(…)",
     "metagen.generators.torch.adapted.AdaptedEngine": "the kind `adapter` of an experiment file",
     "metagen.journal.Journal": "a protocol, of which MemoryJournal and SQLiteJournal are instances",
     "metagen.runs.declare.fitted.FittedTournament": "the kind `tournament` of an experiment file",
