@@ -33,7 +33,7 @@ def compare(
 
     if wrong := [p for p in pair or () if "=" not in p]:
         raise InputError(f"--pair {wrong[0]!r}: expected A=B, such as small/majority@8=large/majority@8")
-    pairs = dict(p.split("=", 1) for p in pair) if pair else None
+    pairs = [(a, b) for a, _, b in (p.partition("=") for p in dict.fromkeys(pair))] if pair else None
     if (found := curves.studies(first, second, pairs)) is not None:
         output.show(curves.render(found), curves.data(found), as_json)
         return

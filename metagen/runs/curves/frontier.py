@@ -130,8 +130,10 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Price
     found = []
     for curve in curves:
         costs = curve.costs[cost][:, over].mean(axis=1)
-        for point, at in rated[curve].items():
-            found.append(PricedCell(curve, point, *at, float(costs[point])))
+        for point, (accuracy, *bounds_and_errors) in rated[curve].items():
+            # Sums of the same samples in another order are equal, so rounding must not rank them.
+            at = (round(accuracy, 12), *bounds_and_errors, float(f"{costs[point]:.12g}"))
+            found.append(PricedCell(curve, point, *at))
     return found
 
 
@@ -146,7 +148,7 @@ def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int 
 
     Empty for fewer than `FEW` problems, which cannot tell.
     """
-    # Equals go by name, as in `pareto`.
+    # Equals go by name, and rounding does not rank them: as in `cells` and `pareto`.
     every = sorted(cells(result, cost), key=lambda cell: cell.name)
     if not every:
         return {}
@@ -156,7 +158,7 @@ def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int 
     weights = bootstrap_weights(int(over.sum()), resamples, seed)
     accuracy = weights @ np.stack([c.curve.accuracy[c.point, over] for c in every]).T
     costs = weights @ np.stack([c.curve.costs[cost][c.point, over] for c in every]).T
-    order = np.lexsort((-accuracy, costs), axis=-1)
+    order = np.lexsort((-accuracy.round(12), np.log(costs).round(12)), axis=-1)
     ranked, noise = np.take_along_axis(accuracy, order, axis=1), np.array([c.noise for c in every])[order]
     best, unsure = np.full(len(ranked), -np.inf), np.zeros(len(ranked))
     on = np.empty(ranked.shape, dtype=bool)

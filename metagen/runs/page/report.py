@@ -120,7 +120,9 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
         line.append(f"; {directory.resume_hint}")
     if best := most_accurate(results.configurations):
         line.append("\nBest: ").append(best.label, "bold green")
-        line.append(f" solves {percent(best.accuracy)} [{between(best.low, best.high)}] of the problems")
+        most = max(m.problems for m in results.configurations)
+        over = "the problems" if best.problems == most else f"{best.problems:,} of the {most:,} problems"
+        line.append(f" solves {percent(best.accuracy)} [{between(best.low, best.high)}] of {over}")
     return line.append("\n")
 
 

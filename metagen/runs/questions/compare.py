@@ -32,6 +32,9 @@ from metagen.runs.words import DETECTABLE, least, percent, signed_points
 from metagen.runs.work import unfinished
 
 T = TypeVar("T")
+
+# A name of the first and one of the second; either may stand in several.
+Pairs = abc.Sequence[tuple[str, str]]
 #: Problems gained or lost that are named, and configurations of which they are.
 NAMED = 5
 #: Significance, after correction.
@@ -71,10 +74,10 @@ class Compared:
         return self.p_value <= ALPHA
 
 
-def publish(a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = None) -> RenderableType:
+def publish(a: RunDirectory, b: RunDirectory, pairs: Pairs | None = None) -> RenderableType:
     """What two runs differ in, for the terminal.
 
-    pairs: configurations of a, each with the one of b to compare it with; by default those of equal names.
+    pairs: a configuration of a and the one of b to compare it with; by default those of equal names.
     Raises InputError where the runs share no problem or no configuration, or a problem of one id is not the same.
     """
     compared, problems = compare(a, b, pairs)
@@ -82,7 +85,7 @@ def publish(a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = 
 
 
 def compare(
-    a: RunDirectory, b: RunDirectory, pairs: Mapping[str, str] | None = None
+    a: RunDirectory, b: RunDirectory, pairs: Pairs | None = None
 ) -> tuple[list[Compared], tuple[int, int, int]]:
     """The comparisons, and the numbers of problems: in both, in a, in b.
 
@@ -218,7 +221,7 @@ def identities(directory: RunDirectory) -> dict[str, tuple[str, str]]:
 def _pairs(
     one: abc.Sequence[Cell],
     two: abc.Sequence[Cell],
-    pairs: Mapping[str, str] | None,
+    pairs: Pairs | None,
     a: RunDirectory,
     b: RunDirectory,
 ) -> list[tuple[Cell, Cell]]:
@@ -236,7 +239,7 @@ def _pairs(
 def pair(
     left: Mapping[str, T],
     right: Mapping[str, T],
-    pairs: Mapping[str, str] | None,
+    pairs: Pairs | None,
     owners: abc.Sequence[str],
     what: str,
 ) -> list[tuple[T, T]]:
@@ -246,11 +249,11 @@ def pair(
     """
     if pairs is None:
         return [(left[name], right[name]) for name in left if name in right]
-    for names, known, owner in ((pairs.keys(), left, owners[0]), (pairs.values(), right, owners[1])):
-        for name in names:
+    for side, known, owner in ((0, left, owners[0]), (1, right, owners[1])):
+        for name in (names[side] for names in pairs):
             if name not in known:
                 raise InputError(f"{owner} has no {what} {name!r}; {nearest(name, known, f'{what}s')}")
-    return [(left[x], right[y]) for x, y in pairs.items()]
+    return [(left[x], right[y]) for x, y in pairs]
 
 
 def _some(names: Iterable[str]) -> str:

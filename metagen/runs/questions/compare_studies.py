@@ -8,7 +8,7 @@ are one Holm family.
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,23 +54,23 @@ class Comparison:
     runs: tuple[list[runs.Compared], tuple[int, int, int]] | None
 
 
-def studies(a: str, b: str, pairs: Mapping[str, str] | None = None) -> Comparison | None:
+def studies(a: str, b: str, pairs: runs.Pairs | None = None) -> Comparison | None:
     """`compare` of what lies at two paths, if one of them is a study; None for two plain runs."""
     if all(isinstance(directory.find(path), RunDirectory) for path in (a, b)):
         return None
     return compare(find(a), find(b), pairs)
 
 
-def compare(a: Found, b: Found, pairs: Mapping[str, str] | None = None) -> Comparison:
+def compare(a: Found, b: Found, pairs: runs.Pairs | None = None) -> Comparison:
     """pairs: names of curves (`small/majority`), or of configurations, of a with those of b; by default equal names.
 
     Raises InputError where the two share no problem, a problem of one id is not the same, or nothing is comparable.
     """
     _identical(a.run, b.run)
     names = {curve.name for curve in a.result.curves}
-    named = None if pairs is None else {x: y for x, y in pairs.items() if x in names}
-    others = None if pairs is None else {x: y for x, y in pairs.items() if x not in names}
-    found, notes = ([], []) if named == {} else curves(a.result, b.result, named)
+    named = None if pairs is None else [(x, y) for x, y in pairs if x in names]
+    others = None if pairs is None else [(x, y) for x, y in pairs if x not in names]
+    found, notes = ([], []) if named == [] else curves(a.result, b.result, named)
     measured = None
     if others is None and not _lines(a.run) & _lines(b.run):
         text = "the runs share no configuration, since their settings differ: curves are compared alone"
@@ -114,7 +114,7 @@ def _identical(a: RunDirectory, b: RunDirectory) -> None:
 
 
 def curves(
-    a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None = None
+    a: StudyResult, b: StudyResult, pairs: runs.Pairs | None = None
 ) -> tuple[list[AtBudget], list[Note]]:
     """Curve against curve at the budgets of both, or at the costs of a's points where there are none.
 
@@ -184,7 +184,7 @@ def _mask(curve: Curve, places: Ints) -> Bools:
     return over
 
 
-def _pairs(a: StudyResult, b: StudyResult, pairs: Mapping[str, str] | None) -> list[tuple[Curve, Curve]]:
+def _pairs(a: StudyResult, b: StudyResult, pairs: runs.Pairs | None) -> list[tuple[Curve, Curve]]:
     one, two = ({c.name: c for c in result.curves if not c.oracle} for result in (a, b))
     return runs.pair(one, two, pairs, [repr(a.name), repr(b.name)], "curve")
 

@@ -95,6 +95,16 @@ def test_failures_are_told_once_each() -> None:
     assert "p0 (g) and 39 more: too long" in text
 
 
+def test_the_best_names_its_problems_where_others_have_more() -> None:
+    few = replace(GRID[2], problems=22)
+    said = text_of(
+        report.render(State("x", "complete"), Results((GRID[0], few), ()), RunDirectory(Path("r")))
+    )
+    assert "g/vote@8 solves 55.0% [45–60] of 22 of the 50 problems" in said
+    said = text_of(report.render(State("x", "complete"), Results(GRID, ()), RunDirectory(Path("r"))))
+    assert "of the problems" in said
+
+
 def test_texts_are_shown_as_they_are(experiment_file: Callable[..., Path], tmp_path: Path) -> None:
     """Nothing that a model or a data set says is taken for markup."""
     directory = RunDirectory.at(tmp_path / "run")

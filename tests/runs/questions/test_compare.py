@@ -173,9 +173,9 @@ def test_configurations_of_other_names_are_paired_on_request(tmp_path: Path) -> 
     b = direct(tmp_path / "b", {"p": True, "q": True}, name="h/own")
     with pytest.raises(InputError, match=r"no configuration: .*'g/own'; .*'h/own'.*such as g/own=h/own"):
         compare.publish(a, b)
-    assert "g/own → h/own" in text_of(a, b, pairs={"g/own": "h/own"})
+    assert "g/own → h/own" in text_of(a, b, pairs=[("g/own", "h/own")])
     with pytest.raises(InputError, match=r"no configuration 'h/won'; did you mean 'h/own'"):
-        compare.publish(a, b, {"g/own": "h/won"})
+        compare.publish(a, b, [("g/own", "h/won")])
 
 
 def test_runs_over_other_problems_are_refused(tmp_path: Path) -> None:

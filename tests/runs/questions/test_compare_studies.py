@@ -71,7 +71,7 @@ def test_few_problems_have_no_interval_and_no_test() -> None:
 
 def test_the_more_is_compared_the_more_it_takes() -> None:
     other = better(MADE, "small/majority", 0.05)
-    (alone,) = (o for o in curves(MADE, other, {"small/majority": "small/majority"})[0] if o.budget == 1e8)
+    (alone,) = (o for o in curves(MADE, other, [("small/majority", "small/majority")])[0] if o.budget == 1e8)
     among = next(
         o for o in curves(MADE, other)[0] if o.budget == 1e8 and o.contrast.name.startswith("small/majority")
     )
@@ -102,19 +102,19 @@ def test_problems_are_matched_by_id_and_shared_only() -> None:
 
 
 def test_curves_of_other_names_are_paired_on_request() -> None:
-    found, _ = curves(MADE, MADE, {"small/majority": "large/majority"})
+    found, _ = curves(MADE, MADE, [("small/majority", "large/majority")])
     assert found and all(o.contrast.name.startswith("small/majority → large/majority at ") for o in found)
     large = at_cost(MADE.curve("large", "majority"), "flops", found[-1].spends)
     assert large is not None and found[-1].contrast.b == pytest.approx(large.mean)
     with pytest.raises(
         InputError, match="'made' has no curve 'large/majorty'; did you mean 'large/majority'"
     ):
-        curves(MADE, MADE, {"small/majority": "large/majorty"})
+        curves(MADE, MADE, [("small/majority", "large/majorty")])
 
 
 def test_what_cannot_be_compared_is_said() -> None:
     dear = replace(MADE, budgets={"flops": (1e5,), "money": (1.0,)})
-    found, notes = curves(dear, MADE, {"small/majority": "small/majority"})
+    found, notes = curves(dear, MADE, [("small/majority", "small/majority")])
     texts = " ".join(note.text for note in notes)
     assert "flops=1e+05 is below the cheapest point of small/majority" in texts
     assert "money is not known on both sides" in texts
@@ -126,12 +126,12 @@ def test_a_curve_that_ends_before_the_other_begins() -> None:
         MADE.curve("large", "majority"), costs={"flops": MADE.curve("large", "majority").costs["flops"] * 1e6}
     )
     other = replace(MADE, curves=(dear,))
-    _, notes = curves(MADE, other, {"small/majority": "large/majority"})
+    _, notes = curves(MADE, other, [("small/majority", "large/majority")])
     assert [note.text for note in notes] == [
         "flops=1e+08, flops=1e+09 are below the cheapest point of large/majority"
     ]
     rich = replace(other, budgets={"flops": (1e16,)})
-    _, notes = curves(rich, replace(MADE, budgets={}), {"large/majority": "small/majority"})
+    _, notes = curves(rich, replace(MADE, budgets={}), [("large/majority", "small/majority")])
     assert [note.text for note in notes] == [
         "flops=1e+16 is not compared, since the other curve ends below the cheapest point of large/majority"
     ]
@@ -139,7 +139,7 @@ def test_a_curve_that_ends_before_the_other_begins() -> None:
 
 def test_budgets_beyond_both_curves_are_one_test() -> None:
     rich = replace(MADE, budgets={"flops": (1e12, 1e13, 1e14)})
-    found, _ = curves(rich, replace(rich, budgets={}), {"small/majority": "small/majority"})
+    found, _ = curves(rich, replace(rich, budgets={}), [("small/majority", "small/majority")])
     assert [one.budget for one in found] == [1e12]
     assert found[0].spends < 1e12
 
@@ -147,7 +147,7 @@ def test_budgets_beyond_both_curves_are_one_test() -> None:
 def test_nothing_is_compared_with_what_spends_less() -> None:
     small, large = (MADE.curve(m, "majority") for m in ("small", "large"))
     rich = replace(MADE, budgets={"flops": (1e8, 1e12)})
-    found, _ = curves(rich, rich, {"small/majority": "large/majority"})
+    found, _ = curves(rich, rich, [("small/majority", "large/majority")])
     most = float(small.cost("flops")[-1])
     assert most < float(large.cost("flops")[-1])
     assert [one.spends for one in found] == pytest.approx([1e8, most])
@@ -157,7 +157,7 @@ def test_nothing_is_compared_with_what_spends_less() -> None:
 
 def test_without_budgets_the_points_of_the_first_are_the_budgets() -> None:
     bare = replace(MADE, budgets={})
-    found, _ = curves(bare, bare, {"small/majority": "small/majority"})
+    found, _ = curves(bare, bare, [("small/majority", "small/majority")])
     assert [one.budget for one in found] == pytest.approx(
         MADE.curve("small", "majority").cost("flops").tolist()
     )
@@ -221,7 +221,7 @@ def test_configurations_without_a_partner_are_named(studies: tuple[Path, Path]) 
     said = [note.text for note in found.notes if note.about == "configurations"]
     assert len(said) == 2 and all("have no equal name in the other: large" in text for text in said)
     assert found.runs is not None and found.curves
-    pairs = {"small/majority@8": "small/majority@8"}
+    pairs = [("small/majority@8", "small/majority@8")]
     assert not any(note.about == "configurations" for note in compare(*map(find, studies), pairs).notes)
 
 
@@ -246,12 +246,25 @@ def test_studies_of_other_settings_are_compared_by_curves_alone(studies: tuple[P
 
 
 def test_pairs_of_curves_and_of_configurations(studies: tuple[Path, Path]) -> None:
-    both = {"small/majority": "large/majority", "small/best@8": "large/best@8"}
+    both = [("small/majority", "large/majority"), ("small/best@8", "large/best@8")]
     found = compare(*map(find, studies), both)
     assert found.runs is not None and [c.name for c in found.runs[0]] == ["small/best@8 → large/best@8"]
     assert {o.contrast.name.partition(" at ")[0] for o in found.curves} == {"small/majority → large/majority"}
-    alone = compare(*map(find, studies), {"small/best@8": "large/best@8"})
+    alone = compare(*map(find, studies), [("small/best@8", "large/best@8")])
     assert alone.runs is not None and alone.curves == ()
+
+
+def test_a_name_in_several_pairs_is_compared_in_each(studies: tuple[Path, Path]) -> None:
+    curves = ["--pair", "small/majority=small/best", "--pair", "small/majority=large/majority"]
+    cells = ["--pair", "small/majority@8=small/best@8", "--pair", "small/majority@8=large/majority@8"]
+    result = CliRunner().invoke(app, ["compare", *map(str, studies), *curves, *cells, *cells, "--json"])
+    data = json.loads(result.stdout)
+    named = {row["name"].partition(" at ")[0] for row in data["curves"]}
+    assert named == {"small/majority → small/best", "small/majority → large/majority"}
+    assert [row["name"] for row in data["configurations"]] == [
+        "small/majority@8 → small/best@8",
+        "small/majority@8 → large/majority@8",
+    ]
 
 
 def test_another_problem_under_the_same_id(studies: tuple[Path, Path], study_experiment_file: Write) -> None:

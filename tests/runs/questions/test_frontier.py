@@ -114,6 +114,13 @@ def test_of_two_equals_the_same_one_is_on_the_frontier_and_in_its_resamples() ->
     assert membership(twins, "flops") == {"a/w@1": 1.0, "a/w@2": 1.0, "a/x@1": 0.0, "a/x@2": 0.0}
 
 
+def test_rounding_does_not_tell_equals_apart() -> None:
+    a, b = curve("a/x", [1.0 - 1e-14], [0.5]), curve("a/w", [1.0], [0.5])
+    twins = study(replace(a, accuracy=a.accuracy * (1 + 1e-14)), b)
+    assert [cell.name for cell in pareto(twins, "flops")] == ["a/w@1"]
+    assert membership(twins, "flops") == {"a/w@1": 1.0, "a/x@1": 0.0}
+
+
 def test_of_equal_costs_the_best_alone_is_on_the_frontier_and_in_its_resamples() -> None:
     worse, better = curve("a/x", [1.0], [0.25]), curve("b/x", [1.0], [0.75])
     assert [cell.name for cell in pareto(study(worse, better), "flops")] == ["b/x@1"]
