@@ -55,7 +55,10 @@ def fields_of(section: Section, kind: str) -> list[Field]:
 
 
 def describe_fields(model: Any, *makers: Any) -> list[Field]:
-    """The fields of a model, or of what makes something, without `kind`. makers: whose docstrings come first."""
+    """The fields of a model, or of what makes something. makers: whose docstrings come first.
+
+    Without `kind`, which names the model itself, unless the model leaves a choice (`executor`).
+    """
     declared = _fields_of(model)
     known = sentences(declared, *makers, model, *filter(None, [getattr(model, "makes", None)]))
     found = []
@@ -63,7 +66,7 @@ def describe_fields(model: Any, *makers: Any) -> list[Field]:
         inside = tuple(_inside(Annotated[info.annotation, None]))
         says = known.get(name) or (summary(inside[0]) if len(inside) == 1 else "")
         found.append(Field(name, what(info), _default(info), says, inside))
-    return [one for one in found if one.name != "kind"]
+    return [one for one in found if _is_field(one.name, declared[one.name])]
 
 
 def summary(thing: Any) -> str:
@@ -203,8 +206,12 @@ def _spell(hint: Any) -> str:
 
 def fields_in(model: type) -> str:
     """The fields of a mapping; of a definition of any kind, in words."""
-    names = [name for name in _fields_of(model) if name != "kind"]
+    names = [name for name, info in _fields_of(model).items() if _is_field(name, info)]
     return f"{{{', '.join(names)}}}" if names else "definitions (a kind and its fields)"
+
+
+def _is_field(name: str, info: FieldInfo) -> bool:
+    return name != "kind" or len(get_args(info.annotation)) > 1
 
 
 def _default(info: FieldInfo) -> str | None:

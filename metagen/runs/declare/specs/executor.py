@@ -95,8 +95,8 @@ class ShardsSpec(NumberedSpec):
 class ExecutorSpec(PoolSpec):
     """How the experiment is run; none of it changes a result.
 
-    concurrency: problems in work at a time. With `ray`, every engine runs in a pool of replicas on a cluster: one of
-    this machine, or the one at `address`. The other fields are of each pool; `pools` gives engines their own. shards:
+    kind: `ray` runs every engine in a pool of replicas on a cluster: one of this machine, or the one at `address`.
+    concurrency: problems in work at a time. The other fields need `ray`; `pools` gives engines their own. shards:
     drivers that work on parts of the problems; without it this process is the only one. address: of the cluster.
     pools: by engine, what differs. deadline: seconds until a replica without an answer is given up. replacements:
     replicas that may take the place of others.
