@@ -17,18 +17,22 @@ from metagen.errors import EngineError, InputError
 
 @dataclass(slots=True)
 class _Replica:
-    """order: of joining. load: outstanding. served: requests sent so far. held: its blocks, the latest used last."""
+    """order: of joining. load: outstanding. handicap: counted as load. served: requests sent so far.
+
+    held: its blocks, the latest used last.
+    """
 
     name: str
     order: int
     load: int = 0
+    handicap: int = 0
     served: int = 0
     held: OrderedDict[int, None] = field(default_factory=OrderedDict)
 
     @property
     def rank(self) -> tuple[int, int, int]:
         """The lowest is served next, among equals."""
-        return self.load, self.served, self.order
+        return self.load + self.handicap, self.served, self.order
 
 
 class Router:
@@ -78,15 +82,24 @@ class Router:
 
     # -- who is there ----------------------------------------------------------------------------
 
-    def join(self, replica: str) -> None:
+    def join(self, replica: str, handicap: int = 0) -> None:
         """A replica with an empty cache is there. InputError if one of that name is there already."""
         if replica in self._replicas:
             raise InputError(f"replica {replica!r} has joined before; give each its own name")
-        self._replicas[replica] = entry = _Replica(replica, self._joined)
+        self._replicas[replica] = entry = _Replica(replica, self._joined, handicap=handicap)
         self._joined += 1
         self._rank(entry)
         for other in self._replicas.values():
             self._trim(other)
+
+    def handicap(self, replica: str, load: int) -> None:
+        """Count a replica as busier by `load` from now on: with others' requests, or since others are to be preferred.
+
+        Nothing happens if it is not there.
+        """
+        if (entry := self._replicas.get(replica)) is not None and entry.handicap != load:
+            entry.handicap = load
+            self._rank(entry)
 
     def leave(self, replica: str) -> None:
         """A replica is gone, and what it held with it. Nothing happens if it is not there."""
@@ -109,7 +122,8 @@ class Router:
         if not holders or least.name in holders:  # what all hold is no reason to look through all
             return least.name
         best = min((self._replicas[name] for name in holders), key=lambda entry: entry.rank)
-        over = best.load > least.load + self.absolute and best.load > self.relative * least.load
+        most, few = best.rank[0], least.rank[0]
+        over = most > few + self.absolute and most > self.relative * few
         return least.name if over else best.name
 
     def began(self, replica: str, ids: abc.Sequence[int] | None, load: int = 1) -> None:
@@ -142,7 +156,7 @@ class Router:
         self._trim(entry)
 
     def load(self, replica: str) -> int:
-        """What is outstanding at a replica."""
+        """What was sent to a replica and is outstanding."""
         return self._replicas[replica].load
 
     def match_length(self, replica: str, ids: abc.Sequence[int]) -> int:

@@ -212,3 +212,27 @@ class Traffic(RuleBasedStateMachine):
 
 
 TestTraffic = Traffic.TestCase
+
+
+def test_a_handicap_counts_as_load_and_is_none() -> None:
+    router = Router(block=4, absolute=3, relative=1.5)
+    router.join("a", handicap=2)
+    router.join("b")
+    assert [_send(router, None) for _ in range(3)] == ["b", "b", "a"]
+    router.handicap("a", 0)
+    assert _send(router, None) == "a"
+    assert (router.load("a"), router.load("b")) == (2, 2), "what was sent"
+    ids = tuple(range(8))
+    router.holds("a", ids)
+    router.handicap("a", 3)
+    assert router.choose(ids) == "a", "busier, and not overloaded"
+    router.handicap("a", 4)
+    assert router.choose(ids) == "b"
+    router.handicap("c", 1)  # is not there
+    assert set(router) == {"a", "b"}
+
+
+def _send(router: Router, ids: tuple[int, ...] | None) -> str:
+    name = router.choose(ids)
+    router.began(name, ids)
+    return name

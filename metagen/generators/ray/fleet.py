@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from metagen.attempts import UNTOLD
-from metagen.errors import EngineError, InputError, MetagenError, PluginError
-from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
+from metagen.errors import InputError, MetagenError
+from metagen.generators.engine import Engine, EngineStats
 from metagen.generators.ray.cluster import find_dead_part
-from metagen.generators.ray.link import Link, Lost, NotOpened, reason
-from metagen.generators.ray.messages import Answer, Facts, Fault, Request
+from metagen.generators.ray.crew import Crew, Policy, last_few
+from metagen.generators.ray.link import Link, NotOpened, reason
+from metagen.generators.ray.messages import Facts, Fault, Report, Roster
 from metagen.generators.ray.placement import Placement
 from metagen.generators.ray.replica import Replica
 from metagen.generators.ray.scaling import Scaler, Scaling
@@ -28,39 +28,6 @@ CLOSING = 10.0
 LOOK = 2.0
 #: Seconds between two looks at whether there are enough replicas, and until another one is tried where one failed.
 PULSE, PAUSE = 1.0, 30.0
-#: Losses after which a request may be what kills: no two of these are at one replica.
-SUSPECT = 2
-#: What a request hears that a closing pool cuts off.
-CLOSED = "the pool was closed while a request was running; make a new pool"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """When a replica is given up, and what follows.
-
-    deadline: seconds without any progress. opening: seconds until a replica must have opened its engine. attempts: of
-    one request, before its caller hears of it. replacements: new replicas for lost ones, of the whole pool. Raises
-    InputError for a number that is too small.
-    """
-
-    deadline: float = 600.0
-    opening: float = 900.0
-    attempts: int = 3
-    replacements: int = 8
-
-    def __post_init__(self) -> None:
-        for name, least in (("deadline", 0), ("opening", 0), ("attempts", 1), ("replacements", 0)):
-            value = getattr(self, name)
-            if not value >= least:
-                raise InputError(f"{name}={value!r}: expected a number ≥ {least}")
-
-
-@dataclass(slots=True)
-class Waste:
-    """What was paid for in vain: requests that had to be repeated, of unknown cost, and replicas that were replaced."""
-
-    attempts: int = 0
-    replaced: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -77,10 +44,10 @@ class _Slot:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Fleet:
-    """Lives in one event loop. What a lost replica was asked goes to another one, with the same seeds.
+class Fleet(Crew):
+    """The replicas of this process: it opens, replaces and ends them. Guests, in other processes, may ask them too.
 
-    facts: of the engine; those of the first replica, which all others must equal.
+    facts: those of the first replica, which all others must equal.
     """
 
     def __init__(
@@ -93,29 +60,18 @@ class Fleet:
         router: Router,
         scaling: Scaling | None = None,
     ) -> None:
-        self._ray, self._make, self._options = ray, make, options
+        super().__init__(policy, router)
+        self._ray, self._make, self._options, self._placement = ray, make, options, placement
         self._scaling = scaling
         self._scales: asyncio.Task[None] | None = None
-        #: Load of requests that wait for the first replica.
-        self._waiting = 0
         #: Replicas that were lost, and that no other one may replace.
         self._given_up = 0
-        self._placement, self._policy, self._router = placement, policy, router
-        self.facts: Facts | None = None
-        self.waste = Waste()
         self.deaths: list[str] = []
-        self.links: dict[str, Link] = {}
         self._slots: set[_Slot] = set()
         self._names = count()
         self._refusal: MetagenError | None = None
-        self._closed = False
-        self._past = EngineStats()
-        self._changed = asyncio.Event()
-        #: Replicas at which a suspect is, and who of the others looks for a place: the first that asked.
-        self._suspected: set[str] = set()
-        self._turn = asyncio.Lock()
-
-    # -- replicas --------------------------------------------------------------------------------
+        #: What each guest has told; among its loads is every replica that it may ask.
+        self._guests: dict[str, Report] = {}
 
     async def open(self, replicas: int) -> Facts:
         """Returns when each of the first replicas has opened or was given up, with the facts of the engine.
@@ -144,16 +100,21 @@ class Fleet:
             added = [slot for slot in added if not slot.settled.done()]
             there = tuple(self._router)
             staying = sum(not slot.leaving.is_set() for slot in self._slots)
-            load = self._waiting + sum(map(self._router.load, there))
+            waiting = self._waiting + sum(report.waiting for report in self._guests.values())
+            load = waiting + sum(map(self._load, there))
             change = scaler.change(clock(), load, len(there), staying - len(there))
             if change < 0 and added:
                 self._take_back(added.pop())
             elif change < 0 and len(there) > 1:
-                self.remove(min(there, key=self._router.load))
+                self.remove(min(there, key=self._load))
             elif change > 0 and clock() >= again:
                 # Replicas that leave are there until they have finished; none takes the place of one given up.
                 room = min(change, scaler.most - len(self._slots)) - self._given_up
                 added += [self.add(extra=True) for _ in range(room)]
+
+    def _load(self, name: str) -> int:
+        """What is outstanding at a replica, of guests too."""
+        return self._router.load(name) + sum(r.loads.get(name, 0) for r in self._guests.values())
 
     def _take_back(self, slot: _Slot) -> None:
         """Let a replica go that has not opened yet."""
@@ -192,13 +153,6 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    @property
-    def stats(self) -> EngineStats:
-        """Of all replicas that there were, as far as they told."""
-        total = _sum([self._past, *(link.stats for link in tuple(self.links.values()))])
-        total.extra |= {"failed_attempts": self.waste.attempts, "replaced": self.waste.replaced}
-        return total
-
     async def _fill(self, slot: _Slot) -> None:
         """One replica after the other, until one is let go or no other may follow."""
         try:
@@ -226,24 +180,18 @@ class Fleet:
         """A replica from its start until it is let go. Raises Lost if it is lost before."""
         with self._actor() as actor:
             link = Link(name, actor, deadline=self._policy.deadline)
-            polite, told = False, Lost("was closed")
+            polite = False
             try:
                 await self._open(link)
-                slot.link = self.links[name] = link
-                self._router.join(name)
-                self._announce()
+                slot.link = link
                 if not slot.settled.done():
                     slot.settled.set_result(None)
-                _LOG.info("replica joined", extra={"replica": name, "replicas": len(self.links)})
                 polite = True
-                await self._serve(link, slot.leaving)
-                _LOG.info("replica left", extra={"replica": name, "replicas": len(self.links) - 1})
-            except Exception as error:
-                polite, told = False, Lost(reason(error))
+                await self.visit(link, slot.leaving)
+            except Exception:
+                polite = False
                 raise
             finally:
-                self._forget(link)
-                link.fail(told)
                 if polite:
                     await link.close(CLOSING)
 
@@ -299,133 +247,48 @@ class Fleet:
         finally:
             opening.cancel()
 
-    async def _serve(self, link: Link, leaving: asyncio.Event) -> None:
-        """Serve until the replica is to leave and has nothing left to do."""
-        serving = asyncio.create_task(link.serve())
-        going = asyncio.create_task(self._let_go(link, leaving))
-        try:
-            await asyncio.wait({serving, going}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                serving.result()
-        finally:
-            serving.cancel()
-            going.cancel()
-
-    async def _let_go(self, link: Link, leaving: asyncio.Event) -> None:
-        await leaving.wait()
-        await link.drain()
-
-    def _forget(self, link: Link) -> None:
-        self._router.leave(link.name)
-        if self.links.pop(link.name, None) is not None:
-            self._past = _sum([self._past, link.stats])
-
-    def _announce(self) -> None:
-        """Wake those who wait for a change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    # -- requests --------------------------------------------------------------------------------
-
-    async def ask(self, request: Request, ids: tuple[int, ...] | None, load: int) -> Answer:
-        """The answer of some replica. Raises what the engine raises of this request alone.
-
-        EngineError if `attempts` replicas were lost with it, or none is left; BudgetExhausted if the limits leave no
-        room for another one.
-        """
-        lost: list[str] = []
-        while len(lost) < self._policy.attempts:
-            suspect = len(lost) >= SUSPECT
-            attempt = UNTOLD
-            # Engines that do not tell of their attempts have one here at each replica.
-            if isinstance(request, GenerateRequest) and not (self.facts and self.facts.tells_attempts):
-                attempt = await request.attempt(range(len(request.seeds)))
-            # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
-            try:
-                link = await (self._apart() if suspect else self._choose(ids, load))
-            except BaseException:
-                attempt.free()
-                raise
-            self._router.began(link.name, ids, load)
-            try:
-                answer = await link.ask(request)
-            except InputError as error:
-                if not isinstance(error, PluginError):
-                    attempt.free()
-                raise
-            except Lost as error:
-                if self._closed:
-                    raise self._nobody() from None
-                lost.append(f"{link.name} {error}")
-                self.waste.attempts += 1
-            else:
-                self._remember(link.name, ids, answer)
-                return answer
-            finally:
-                self._router.release(link.name, load)
-                if suspect:
-                    self._suspected.discard(link.name)
-                    self._announce()
-        raise EngineError(
-            f"{len(lost)} replicas were lost while they worked on one request: {_last_few(lost)}; find out what in it "
-            "they cannot bear, such as its length"
-        )
-
-    async def _choose(self, ids: tuple[int, ...] | None, load: int) -> Link:
-        """The replica for a request; waits while one is being opened."""
-        self._waiting += load
-        try:
-            while not len(self._router):
-                await self._change()
-        finally:
-            self._waiting -= load
-        return self.links[self._router.choose(ids)]
-
-    async def _apart(self) -> Link:
-        """The least loaded replica that has no suspect; waits for one. The next suspect is the caller's."""
-        async with self._turn:
-            while not (free := [name for name in self._router if name not in self._suspected]):
-                await self._change()
-            name = min(free, key=self._router.load)
-            self._suspected.add(name)
-            return self.links[name]
-
-    async def _change(self) -> None:
-        """Returns when a replica has come, has gone, or has no suspect any more."""
-        if self._closed or not self._slots:
-            raise self._nobody()
-        await self._changed.wait()
-
-    def _remember(self, name: str, ids: tuple[int, ...] | None, answer: Answer) -> None:
-        """What may be gone on with is in the replica's cache."""
-        if ids is None or not isinstance(answer, Generated):
-            return
-        for sample in answer.samples:
-            if sample.finish is None and sample.ids:
-                self._router.holds(name, ids + sample.ids)
-
-    def _nobody(self) -> EngineError:
-        if self._closed:
-            return EngineError(CLOSED)
-        what = _last_few(self.deaths) if self.deaths else "all were let go"
-        return EngineError(
+    @property
+    def over(self) -> str | None:
+        if self._slots:
+            return None
+        what = last_few(self.deaths) if self.deaths else "all were let go"
+        return (
             f"no replica is left, {self.waste.replaced} of at most {self._policy.replacements} were replaced: {what}; "
             "mend the cause and run again, or allow more replacements; what is recorded stays, and `metagen resume "
             "DIRECTORY` goes on"
         )
 
+    # -- guests ----------------------------------------------------------------------------------
 
-def _last_few(reasons: list[str]) -> str:
-    """The last few."""
-    return "; ".join(([f"{len(reasons) - 5} more"] if len(reasons) > 5 else []) + reasons[-5:])
+    async def share(self, client: str, report: Report | None) -> Roster:
+        """Hear a guest, and tell it whom it may ask. report: None where it has told nothing new."""
+        for name, why in (report.lost if report else {}).items():
+            if (link := self.links.get(name)) is not None:
+                link.give_up(why)
+        report = report or self._guests.get(client, Report({}))
+        assert self.facts is not None
+        actors = {name: self.links[name].actor for name in self._router}
+        self._guests[client] = replace(report, loads={**dict.fromkeys(actors, 0), **report.loads})
+        self._announce()
+        place, many = list(self._guests).index(client), len(self._guests)
+        near = {name for i, name in enumerate(actors) if i % many == place % len(actors)}
+        return Roster(client, self.facts, actors, frozenset(near), self.over)
 
+    async def dismiss(self, client: str) -> None:
+        """A guest is gone: what it asked ends."""
+        self.waste.attempts += self._guests.pop(client, Report({})).attempts
+        for link in self.links.values():
+            link.part(client)
+        self._announce()
 
-def _sum(parts: list[EngineStats]) -> EngineStats:
-    total = EngineStats()
-    for part in parts:
-        for one in fields(EngineStats):
-            if one.name != "extra":
-                setattr(total, one.name, getattr(total, one.name) + getattr(part, one.name))
-        for name, value in part.extra.items():
-            total.extra[name] = total.extra.get(name, 0.0) + value
-    return total
+    async def _let_go(self, link: Link, leaving: asyncio.Event) -> None:
+        await super()._let_go(link, leaving)
+        while any(link.name in report.loads for report in self._guests.values()):
+            await self._changed.wait()
+
+    @property
+    def stats(self) -> EngineStats:
+        """Of all replicas that there were, as far as they told; failed attempts are those of guests too."""
+        total = super().stats
+        total.extra["failed_attempts"] += sum(report.attempts for report in tuple(self._guests.values()))
+        return total

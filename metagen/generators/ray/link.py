@@ -43,17 +43,25 @@ class NotOpened(Lost):
 class Link:
     """Sends calls to one replica and hands out its replies. Lives in one event loop.
 
+    client: what the replica calls this end, where there are several. told: hears the load of the others.
     A replica is lost when Ray says so, when its engine fails, and when it has work and for `deadline` seconds
     nothing was answered and no counter of its engine moved.
     """
 
-    def __init__(self, name: str, actor: Any, *, deadline: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        actor: Any,
+        *,
+        deadline: float,
+        client: str = "",
+        told: Callable[[int], None] = lambda others: None,
+    ) -> None:
         from ray.exceptions import RayError  # not at the top: without Ray, a pool says what to install
 
-        self.name, self.deadline = name, deadline
+        self.name, self.actor, self.deadline, self.client = name, actor, deadline, client
         self._died = RayError
         self.stats = EngineStats()
-        self._actor = actor
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._asked: dict[int, Request] = {}
@@ -68,12 +76,14 @@ class Link:
         self._idle = asyncio.Event()
         self._idle.set()
         self._moved = time.monotonic()
+        self._given_up: str | None = None
+        self._told = told
 
     async def open(
         self, make: Callable[..., Engine], options: Mapping[str, Any], seconds: float
     ) -> Facts | Fault:
         """Raises Lost if the replica does not open in time, or dies meanwhile."""
-        opening = _future(self._actor.open.remote(make, options))
+        opening = _future(self.actor.open.remote(make, options))
         await asyncio.wait({opening}, timeout=seconds)
         if not opening.done():
             raise NotOpened(f"did not open within {seconds:g} s")
@@ -102,7 +112,8 @@ class Link:
             self._moved = time.monotonic()
         self._waiting[number], self._asked[number] = reply, request
         self._idle.clear()
-        call = Call(number, packed)
+        load = len(request.seeds) if isinstance(request, GenerateRequest) else len(request)
+        call = Call(number, packed, load)
         self._outbox.append(call)
         self._work.set()
         try:
@@ -157,9 +168,32 @@ class Link:
             if not reply.done():
                 reply.set_exception(Lost(str(lost)))
 
+    def give_up(self, why: str) -> None:
+        """Whoever else asks this replica has lost it: so has this end, soon."""
+        self._given_up = why
+
+    async def admit(self) -> bool:
+        """Whether the replica takes in a request that may kill: it has no other such one. `clear` ends that."""
+        asked, admitted = _future(self.actor.admit.remote(self.client)), False
+        try:
+            await asyncio.wait({asked}, timeout=BEAT)
+            admitted = asked.done() and asked.exception() is None and asked.result()
+        finally:
+            if not admitted:
+                self.clear()
+        return admitted
+
+    def clear(self) -> None:
+        """The request that may kill is over."""
+        _future(self.actor.clear.remote(self.client))
+
+    def part(self, client: str) -> asyncio.Future[None]:
+        """Tell the replica that an end is gone; ends when it has heard so."""
+        return _future(self.actor.part.remote(client))
+
     async def close(self, seconds: float) -> None:
         """Let the engine free what it holds, if the replica still answers."""
-        await asyncio.wait({_future(self._actor.close.remote())}, timeout=seconds)
+        await asyncio.wait({_future(self.actor.close.remote())}, timeout=seconds)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -172,11 +206,11 @@ class Link:
             dropped, self._dropped = self._dropped, []
             leaves, self._leaves = self._leaves, []
             message = pickle.dumps((calls, dropped, leaves), pickle.HIGHEST_PROTOCOL)
-            await _future(self._actor.take.remote(message))
+            await _future(self.actor.take.remote(self.client, message))
 
     async def _receive(self) -> None:
         while True:
-            heard = _future(self._actor.collect.remote(BEAT))
+            heard = _future(self.actor.collect.remote(self.client, BEAT))
             while not heard.done():
                 await asyncio.wait({heard}, timeout=BEAT)
                 self._check_moves()
@@ -184,6 +218,7 @@ class Link:
             if news.replies or news.events or news.stats != self.stats:
                 self._moved = time.monotonic()
             self.stats = news.stats
+            self._told(news.others)
             for event in news.events:
                 self._hear(event)
             for reply in news.replies:
@@ -227,6 +262,8 @@ class Link:
             waiting.set_result(reply)
 
     def _check_moves(self) -> None:
+        if self._given_up is not None:
+            raise Lost(self._given_up)
         silent = time.monotonic() - self._moved
         if self._waiting and silent > self.deadline:
             raise Lost(f"hangs: of {len(self._waiting)} requests none moved within {self.deadline:g} s")

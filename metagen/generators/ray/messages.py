@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -36,10 +37,11 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A pickled request, under a number that its reply has too."""
+    """A pickled request, under a number that its reply has too. load: samples or texts."""
 
     number: int
     request: bytes
+    load: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,13 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class News:
     """What a replica says when it is asked: its engine's counters, replies that are ready, and what came of other
-    calls, in the order in which it came.
+    calls, in the order in which it came. others: the load of other clients.
     """
 
     replies: list[Reply]
     stats: EngineStats
     events: list[Ended | Begun]
+    others: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +158,32 @@ class Facts:
             getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None),
             getattr(engine, "reads_apart", False), getattr(engine, "tells_attempts", False),
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """What the owner of replicas tells a guest: who may be asked. client: the guest's name.
+
+    actors: the replicas' handles, by name. near: its share of them, which it prefers. over: why there are none, and
+    none will come.
+    """
+
+    client: str
+    facts: Facts
+    actors: Mapping[str, Any]
+    near: frozenset[str]
+    over: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a guest tells the owner of the replicas.
+
+    loads: what is outstanding at each replica that it may still ask. waiting: what waits for one. lost: why it gave
+    up others. attempts: requests that it had to repeat so far.
+    """
+
+    loads: Mapping[str, int]
+    waiting: int = 0
+    lost: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0

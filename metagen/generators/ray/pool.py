@@ -25,9 +25,11 @@ from metagen.generators.loop import Loop
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.ray.cluster import connect
 from metagen.generators.ray.codec import local_codec
-from metagen.generators.ray.fleet import Fleet, Policy
+from metagen.generators.ray.crew import Policy
+from metagen.generators.ray.fleet import Fleet
+from metagen.generators.ray.guest import Guest
 from metagen.generators.ray.link import GRACE
-from metagen.generators.ray.messages import Codec, Facts
+from metagen.generators.ray.messages import Codec, Facts, Report, Roster
 from metagen.generators.ray.placement import Placement
 from metagen.generators.ray.scaling import Scaling
 from metagen.generators.routing import Router
@@ -48,6 +50,8 @@ class RayPool:
     codec: what renders prefixes and encodes texts in this process; by default the tokenizer of the engine's directory.
     placement: what a replica needs of the cluster. policy: when it is given up, and what follows.
     router: by default Router(). scaling: how many replicas there may be, by the load; None: as many as at first.
+    lent: only other processes ask, which have the tokenizer. roster: of the process whose replicas these are; they
+    come and go as that one tells (`follow`).
 
     A request goes to the replica that holds its longest prefix, unless that one is overloaded. If the replica is lost,
     the request goes to another one with the same seeds: where the engine is exact, the result is the same. Opening
@@ -66,18 +70,20 @@ class RayPool:
         policy: Policy | None = None,
         router: Router | None = None,
         scaling: Scaling | None = None,
+        lent: bool = False,
+        roster: Roster | None = None,
     ) -> None:
         if replicas < 1:
             raise InputError(f"replicas={replicas!r}: expected an integer ≥ 1")
         if scaling is not None and scaling.most < replicas:
             raise InputError(f"most={scaling.most!r}: expected an integer ≥ replicas, which is {replicas}")
-        self._scaling = scaling
+        self._scaling, self._lent, self._roster = scaling, lent, roster
         self._make, self._options, self._replicas = make, dict(options or {}), replicas
         self._address, self._codec = address, codec
         self._placement, self._policy = placement or Placement(), policy or Policy()
         self._router = Router() if router is None else router  # one without replicas is empty, and false
         self._facts: Facts | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: Fleet | Guest | None = None
         self._ray: Any = None
         self._stack = ExitStack()
         self._loop = Loop(self._live, shown=repr(self), what="pool", patience=2 * GRACE)
@@ -202,7 +208,8 @@ class RayPool:
         """Change the fleet, in the pool's loop. Raises what `how` raises."""
 
         async def change() -> None:
-            assert self._fleet is not None
+            if not isinstance(self._fleet, Fleet):
+                raise InputError(f"{self!r} has the replicas of another process; change them there")
             how(self._fleet)
 
         self._loop.wait(change())
@@ -224,7 +231,19 @@ class RayPool:
         assert isinstance(answer, list)
         return answer
 
-    async def _across(self, ask: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
+    async def share(self, client: str, report: Report | None = None) -> Roster:
+        """The replicas, for a pool of another process. client: its name. report: what it told last, if it has."""
+        return await self._across(lambda fleet: fleet.share(client, report))
+
+    async def dismiss(self, client: str) -> None:
+        """A pool of another process is gone: end what it asked."""
+        await self._across(lambda fleet: fleet.dismiss(client))
+
+    async def follow(self, roster: Roster) -> Report:
+        """Take replicas as another process has them now; what there is to tell it."""
+        return await self._across(lambda fleet: fleet.follow(roster))
+
+    async def _across(self, ask: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
         """Run in the pool's loop. A cancelled wait cancels the work, and lasts until that has ended."""
 
         async def ask_fleet() -> T:
@@ -241,7 +260,7 @@ class RayPool:
             if new:
                 self._ray = self._stack.enter_context(connect(self._address))
             self._facts = self._loop.open()
-            if self._facts.tokenizer_fingerprint is not None:
+            if self._facts.tokenizer_fingerprint is not None and not self._lent:
                 self._codec = self._local
         except BaseException:
             if new:
@@ -254,9 +273,13 @@ class RayPool:
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Facts]:
         """What lives in the pool's thread."""
-        self._fleet = fleet = Fleet(
-            self._ray, self._make, self._options, self._placement, self._policy, self._router, self._scaling
-        )
+        fleet: Fleet | Guest
+        if self._roster is not None:
+            fleet = Guest(self._roster, self._policy, self._router)
+        else:
+            what = self._ray, self._make, self._options, self._placement
+            fleet = Fleet(*what, self._policy, self._router, self._scaling)
+        self._fleet = fleet
         try:
             yield await fleet.open(self._replicas)
         finally:

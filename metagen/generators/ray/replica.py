@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections import abc, deque
+from collections import abc, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -17,21 +17,32 @@ from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Samp
 from metagen.generators.ray.messages import Answer, Begun, Call, Ended, Facts, Fault, News, Reply, Request
 
 
+@dataclass(eq=False, slots=True)
+class _Client:
+    """One of those that ask: what runs for it, how much that is, and what it has not been told."""
+
+    running: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    load: int = 0
+    replies: list[Reply] = field(default_factory=list)
+    events: deque[Ended | Begun] = field(default_factory=deque)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Replica:
     """Holds an engine; takes calls in groups, and gives their replies in groups, as they come.
 
-    One answer costs no round trip of its own: what came since the driver last asked goes back together. Messages
+    One answer costs no round trip of its own: what came since a client last asked goes back together. Messages
     are pickled here, once for a group, and travel as bytes.
     """
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
-        self._running: dict[int, asyncio.Task[None]] = {}
-        self._replies: list[Reply] = []
-        self._events: deque[Ended | Begun] = deque()
+        self._clients: defaultdict[str, _Client] = defaultdict(_Client)
+        self._gone: set[str] = set()
+        #: Whose request is here that may kill.
+        self._suspect: str | None = None
         self._names = count()
         self._leaves: dict[int, asyncio.Future[None]] = {}
-        self._news = asyncio.Event()
 
     async def open(self, make: Callable[..., Engine], options: Mapping[str, Any]) -> Facts | Fault:
         """Make the engine and open it. What goes wrong is told and not raised, since Ray would wrap it."""
@@ -42,9 +53,12 @@ class Replica:
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             return Fault.of(error)
 
-    async def take(self, message: bytes) -> None:
+    async def take(self, client: str, message: bytes) -> None:
         """Begin calls, cancel others by their numbers, and let attempts begin."""
+        if client in self._gone:
+            return
         calls, dropped, leaves = pickle.loads(message)
+        ours = self._clients[client]
         for leave in leaves:
             waiting = self._leaves.pop(leave.name, None)
             if waiting is not None and not waiting.done():
@@ -53,41 +67,63 @@ class Replica:
                 else:
                     waiting.set_exception(BudgetExhausted(*leave.refusal))
         for call in calls:
-            self._running[call.number] = asyncio.create_task(self._run(call))
+            ours.load += call.load
+            ours.running[call.number] = asyncio.create_task(self._run(call, ours))
         for number in dropped:
-            if (task := self._running.get(number)) is not None:
+            if (task := ours.running.get(number)) is not None:
                 task.cancel()
 
-    async def collect(self, seconds: float) -> bytes:
-        """The replies that are there; if there are none, what came within so many seconds."""
-        if not (self._replies or self._events):
-            self._news.clear()
+    async def collect(self, client: str, seconds: float) -> bytes:
+        """The replies that are there for a client; if there are none, what came within so many seconds."""
+        ours = self._clients[client]
+        if not (ours.replies or ours.events):
+            ours.news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), seconds)
+                await asyncio.wait_for(ours.news.wait(), seconds)
             except TimeoutError:
                 pass  # the driver hears that this replica lives, and how far its engine is
             else:
                 await asyncio.sleep(0)  # others that end in this moment come along
-        replies, self._replies = self._replies, []
-        events = [self._events.popleft() for _ in range(len(self._events))]
+        replies, ours.replies = ours.replies, []
+        events = [ours.events.popleft() for _ in range(len(ours.events))]
         stats = self._engine.stats if self._engine is not None else EngineStats()
-        return pickle.dumps(News(replies, stats, events), pickle.HIGHEST_PROTOCOL)
+        others = sum(one.load for one in self._clients.values()) - ours.load
+        return pickle.dumps(News(replies, stats, events, others), pickle.HIGHEST_PROTOCOL)
+
+    async def admit(self, client: str) -> bool:
+        """Take in a request that may kill, unless one is here."""
+        admitted = self._suspect is None and client not in self._gone
+        self._suspect = client if admitted else self._suspect
+        return admitted
+
+    async def clear(self, client: str) -> None:
+        """The request of a client that may kill is over."""
+        if self._suspect == client:
+            self._suspect = None
+
+    async def part(self, client: str) -> None:
+        """A client is gone: end what it asked."""
+        self._gone.add(client)
+        await self.clear(client)
+        for task in self._clients.pop(client, _Client()).running.values():
+            task.cancel()
 
     async def close(self) -> None:
         """Close the engine, so that it frees what it holds outside of this process."""
-        for task in self._running.values():
-            task.cancel()
+        for client in self._clients.values():
+            for task in client.running.values():
+                task.cancel()
         if self._engine is not None:
             self._engine.__exit__(None, None, None)
 
-    async def _run(self, call: Call) -> None:
+    async def _run(self, call: Call, client: _Client) -> None:
         engine, ended, shares = self._engine, dict[int, Sample](), dict[int, Share]()
         try:
             if engine is None:
                 raise InputError("a replica was sent a call before its engine was opened")
             request = _read(call)
             if isinstance(request, GenerateRequest):
-                request = self._with_reports(call.number, request)
+                request = self._with_reports(call.number, request, client)
                 ended, shares = request.ended, request.shares
                 answer: Answer = await engine.generate(request)
             else:
@@ -103,17 +139,18 @@ class Replica:
             reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended), shares=shares)
         else:
             reply = Reply(call.number, answer, shares=shares)
-        del self._running[call.number]
-        self._replies.append(reply)
-        self._news.set()
+        del client.running[call.number]
+        client.load -= call.load
+        client.replies.append(reply)
+        client.news.set()
 
-    def _with_reports(self, number: int, request: GenerateRequest) -> GenerateRequest:
-        """The request, of whose samples and attempts the driver is told."""
+    def _with_reports(self, number: int, request: GenerateRequest, client: _Client) -> GenerateRequest:
+        """The request, of whose samples and attempts its client is told."""
         loop = asyncio.get_running_loop()
 
         def tell(event: Ended | Begun) -> None:
-            self._events.append(event)
-            loop.call_soon_threadsafe(self._news.set)
+            client.events.append(event)
+            loop.call_soon_threadsafe(client.news.set)
 
         def heard(i: int, sample: Sample, tokens: int | None) -> None:
             tell(Ended(number, i, sample, tokens, request.shares.get(i)))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from metagen.budget import DIMENSIONS, Budget
 from metagen.errors import DataError, InputError, UnsupportedError
@@ -42,6 +43,10 @@ from metagen.strategies.base import Strategy
 from metagen.tasks.base import Problem, Task
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.oracle import Grade
+
+if TYPE_CHECKING:
+    from metagen.generators.ray import RayPool
+    from metagen.generators.ray.messages import Roster
 
 #: With an oracle it is pass@n, an upper bound by definition.
 COVERAGE = "best_of_n"
@@ -199,12 +204,15 @@ def _task(experiment: Experiment) -> Task:
 
 
 @contextmanager
-def open_setup(experiment: Experiment, *, cores: int | None = None) -> Iterator[Setup]:
+def open_setup(
+    experiment: Experiment, *, cores: int | None = None, rosters: Mapping[str, Roster] | None = None
+) -> Iterator[Setup]:
     """Everything that the grid needs, for as long as the context lasts.
 
     The data are read and checked first, then the engines open, one after the other; on the way out, and
     after an error, all that are open are closed. cores: of this machine, which the engines divide among them; by
-    default those that this process may use. With shards the engines stay closed: drivers open theirs.
+    default those that this process may use. rosters: by engine, the replicas of another process, which are asked.
+    With shards the engines stay closed: `open_pools` opens them for the drivers.
 
     Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
     held-out problems that are not, and for shards where a total is dealt out by difficulty.
@@ -222,7 +230,8 @@ def open_setup(experiment: Experiment, *, cores: int | None = None) -> Iterator[
         )
     with ExitStack() as stack:
         needed = Needed.of(experiment, cells)
-        engines = _engines(here, needed, cores or usable_cores(), stack)
+        pools = {name: {"roster": roster} for name, roster in (rosters or {}).items()}
+        engines = _engines(here, needed, cores or usable_cores(), stack, pools)
         generators = {name: _generator(experiment, name, engines) for name in needed.generators}
         limits = Shares(experiment, found.problems).largest
         plain = frozenset(name for name, one in experiment.strategies.items() if one.plain and limits is None)
@@ -236,6 +245,15 @@ def open_setup(experiment: Experiment, *, cores: int | None = None) -> Iterator[
             with about("strategies", cell.strategy):
                 setup.strategy(cell)
         yield setup
+
+
+@contextmanager
+def open_pools(experiment: Experiment) -> Iterator[dict[str, RayPool]]:
+    """The engines of an experiment in shards, for its drivers: no process but these needs a tokenizer."""
+    needed, lent = Needed.of(experiment, configurations(experiment)), {"lent": True}
+    with ExitStack() as stack:
+        engines = _engines(experiment, needed, usable_cores(), stack, dict.fromkeys(needed.engines, lent))
+        yield cast("dict[str, RayPool]", engines)
 
 
 @contextmanager
@@ -259,8 +277,17 @@ def open_for_prompts(experiment: Experiment, *, cores: int | None = None) -> Ite
         yield Setup(experiment, task, engines, generators, verifiers, cells, 0, asked, {})
 
 
-def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStack) -> dict[str, Engine]:
-    """The engines that are needed, opened. Those of this machine divide its cores among them."""
+def _engines(
+    experiment: Experiment,
+    needed: Needed,
+    cores: int,
+    stack: ExitStack,
+    pools: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, Engine]:
+    """The engines that are needed, opened. Those of this machine divide its cores among them.
+
+    pools: what else the pool of an engine is told.
+    """
     executor = experiment.executor
     alone = [name for name in needed.engines if not isinstance(experiment.engines[name], AdapterSpec)]
     count = sum(executor.pool(name).most for name in alone)
@@ -272,7 +299,7 @@ def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStac
         made_of = _named_parts(spec, {"engines": engines})
         with about("engines", name):
             engine: Engine = (
-                _pool(executor, name, spec, parts)
+                _pool(executor, name, spec, parts, pools.get(name, {}))
                 if executor.kind == "ray"
                 else registry.make("engines", spec.kind, spec.options(), {**parts, **made_of})
             )
@@ -280,7 +307,9 @@ def _engines(experiment: Experiment, needed: Needed, cores: int, stack: ExitStac
     return engines
 
 
-def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str, Any]) -> Engine:
+def _pool(
+    executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str, Any], more: Mapping[str, Any]
+) -> RayPool:
     """The engine as a pool of replicas."""
     from metagen.generators.ray import Placement, Policy, RayPool, Scaling
 
@@ -294,6 +323,7 @@ def _pool(executor: ExecutorSpec, name: str, spec: PartSpec, parts: Mapping[str,
         placement=Placement(**pool.needs),
         policy=Policy(deadline=executor.deadline, replacements=executor.replacements),
         scaling=None if pool.scaling is None else Scaling(**pool.scaling.model_dump()),
+        **more,
     )
 
 

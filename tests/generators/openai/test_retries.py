@@ -19,7 +19,7 @@ from metagen.generators.openai.retries import (
     Spent,
     pause_of,
 )
-from metagen.generators.ray.fleet import Policy
+from metagen.generators.ray.crew import Policy
 from metagen.runs.declare.specs.executor import ExecutorSpec
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -230,6 +230,8 @@ def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
             policy: Any = None,
             router: Any = None,
             scaling: Any = None,
+            lent: bool = False,
+            roster: Any = None,
             **options: Any,
         ) -> RayPool:
             return RayPool(
@@ -241,6 +243,8 @@ def pools(cluster: Any) -> Callable[[Path], Callable[..., RayPool]]:
                 policy=policy,
                 router=router,
                 scaling=scaling,
+                lent=lent,
+                roster=roster,
             )
 
         return made

@@ -18,7 +18,6 @@ from metagen.generators.ray.link import Lost
 from metagen.generators.ray.scaling import Scaler
 from metagen.generators.routing import Router
 from metagen.runs.declare.specs.executor import ExecutorSpec
-from metagen.runs.work.shards.part import Part
 from tests.generators.ray.test_pool import Make, Until, request, work
 
 
@@ -77,13 +76,6 @@ def test_a_file_says_it() -> None:
         ExecutorSpec.model_validate({"kind": "ray", "replicas": 4, "scaling": 2})
     with pytest.raises(ValueError, match="scaling is for pools of engines"):
         ExecutorSpec.model_validate({"kind": "local", "scaling": 2})
-
-
-def test_drivers_share_what_there_may_be() -> None:
-    pool = ExecutorSpec.model_validate({"kind": "ray", "replicas": 3, "scaling": 8})
-    shares = [Part(i, 3)._replicas(pool) for i in range(3)]
-    assert [share["replicas"] for share in shares] == [1, 1, 1]
-    assert [share["scaling"].most for share in shares] == [3, 3, 2]
 
 
 # -- a fleet without a cluster ---------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -112,20 +114,66 @@ def test_shards_change_no_result_and_outlive_their_drivers(
     gate.touch()
     before = _rows(resumed)
     # Another number of drivers goes on with what those before have recorded, whoever had it.
-    said = run_here(write("{kind: ray, concurrency: 4, replicas: 3, shards: 3}"), resumed)
+    said = run_here(write("{kind: ray, concurrency: 4, shards: 3}"), resumed)
     assert "Traceback" not in said
     assert results(resumed) == results(alone) and _rows(resumed) == _rows(alone) > before
     state = RunDirectory(resumed).state()
     assert 0 < state.recorded < state.samples
 
 
-def test_a_total_is_kept_whatever_the_number_of_drivers(write: Callable[..., Path], tmp_path: Path) -> None:
-    """Each of these drivers has a replica of its own."""
+def actors_alive(kind: str) -> list[dict[str, Any]]:
+    """Actors of a class that have not ended."""
+    from ray._private.state import actors
+
+    return [one for one in actors().values() if one["ActorClassName"] == kind and one["State"] != "DEAD"]
+
+
+#: Without a total: what a lost replica may have done is charged to it.
+PLAIN = MODEL.partition("allocation:")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [(MODEL, ()), (MODEL, ("Driver",)), (PLAIN, ("Replica",))],
+    ids=["none", "driver", "replica"],
+)
+def test_drivers_share_replicas_and_a_total_is_kept_whoever_is_killed(
+    write: Callable[..., Path], tmp_path: Path, until: Callable[..., None], text: str, lost: tuple[str, ...]
+) -> None:
+    """Three drivers, two replicas: who is killed costs nobody else's work."""
     alone, sharded = tmp_path / "alone", tmp_path / "sharded"
-    run_here(write("local", MODEL), alone)
-    run_here(write("{kind: ray, replicas: 2, shards: 2}", MODEL), sharded)
-    assert _spent(alone) == _spent(sharded) <= TOTAL
+    run_here(write("local", text), alone)
+    seen, over = set[str](), Event()
+
+    def watch() -> None:
+        waiting = list(lost)
+        while not over.wait(0.05):
+            seen.update(one["ActorID"] for one in actors_alive("Replica"))
+            if waiting and _recorded(sharded):
+                os.kill(actors_alive(waiting.pop())[0]["Pid"], signal.SIGKILL)
+
+    watching = Thread(target=watch, daemon=True)
+    watching.start()
+    run_here(write("{kind: ray, replicas: 2, shards: 3}", text), sharded)
+    over.set()
+    watching.join(60)
+    assert _spent(alone) == _spent(sharded)
+    assert text == PLAIN or _spent(alone) <= TOTAL
     assert results(alone) == results(sharded)
+    assert len(seen) <= 3 if lost == ("Replica",) else len(seen) == 2, "one set of replicas for all drivers"
+    until(lambda: not actors_alive("Replica") and not actors_alive("Driver"))
+
+
+def test_no_replica_outlives_a_head_that_is_killed(
+    write: Callable[..., Path], tmp_path: Path, until: Callable[..., None]
+) -> None:
+    run = tmp_path / "run"
+    file = write("{kind: ray, replicas: 2, shards: 2}", MODEL)
+    with subprocess.Popen(command(file, run), start_new_session=True, stderr=subprocess.DEVNULL) as head:
+        until(lambda: head.poll() is not None or _recorded(run), 300)
+        assert head.poll() is None and len(actors_alive("Replica")) == 2
+        os.killpg(head.pid, signal.SIGKILL)
+    until(lambda: not actors_alive("Replica") and not actors_alive("Driver"))
 
 
 def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -140,6 +188,11 @@ def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_pat
     states = [RunDirectory(tmp_path / name).state() for name in ("first", "shards", "local")]
     assert states[0].cached == 0 and states[1].cached == states[2].cached == _rows(tmp_path / "first")
     assert results(tmp_path / "first") == results(tmp_path / "shards") == results(tmp_path / "local")
+
+
+def _recorded(run: Path) -> bool:
+    """Whether a driver has recorded something."""
+    return any(keys(path) for path in run.glob("shards/*/journal.sqlite"))
 
 
 def _spent(run: Path) -> int:

@@ -82,7 +82,7 @@ class PoolSpec(Spec):
 
 
 class ShardsSpec(NumberedSpec):
-    """Drivers in actors of their own, each with its share of the problems and of the replicas; what each needs.
+    """Drivers in actors of their own, each with its share of the problems; what each needs.
 
     `shards: 4` is short for {count: 4}. count: drivers. num_cpus, resources: what one driver needs.
     """
@@ -129,16 +129,6 @@ class ExecutorSpec(PoolSpec):
                 default = field.get_default(call_default_factory=True)
                 if name not in ("kind", "concurrency") and getattr(self, name) != default:
                     raise ValueError(f"{name} is for pools of engines; give kind: ray, or leave {name} out")
-        return self
-
-    @model_validator(mode="after")
-    def _share_out(self) -> Self:
-        least = min([self.replicas, *(pool.replicas for pool in self.pools.values())])
-        if self.shares > least:
-            raise ValueError(
-                f"{self.shares} shards, and {least} replicas of an engine: each driver has replicas of its own; "
-                f"give at least {self.shares}, or fewer shards"
-            )
         return self
 
     @property

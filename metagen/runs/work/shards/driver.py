@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from metagen.errors import JournalLocked, JournalMismatch, MetagenError
-from metagen.generators.ray.messages import Fault
+from metagen.errors import EngineError, JournalLocked, JournalMismatch, MetagenError
+from metagen.generators.ray.messages import Fault, Report, Roster
 from metagen.journal import Columns, SQLiteJournal
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.directory import RunDirectory, State
@@ -30,7 +31,10 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """How far a driver is. mark, records: as of `SQLiteJournal.since`. makers: None before its engines are open."""
+    """How far a driver is. mark, records: as of `SQLiteJournal.since`. makers: None before its engines are open.
+
+    reports: by engine, what its pool tells.
+    """
 
     total: int
     done: int
@@ -40,6 +44,7 @@ class News:
     mark: int
     records: list[Columns]
     makers: Makers | None
+    reports: dict[str, Report] = field(default_factory=dict)
 
 
 def return_faults(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T | Fault]]:
@@ -78,21 +83,24 @@ class Driver:
         self.experiment, self.part, self.data = experiment, part, data
         self.directory = RunDirectory(Path(root) / str(part))
         self.meter = Meter()
+        self.rosters: dict[str, Roster] = {}
+        self._pools: Mapping[str, Any] = {}
         self._reader: SQLiteJournal | None = None
 
     @return_faults
     async def run(self) -> State:
-        """Solve the part, or go on with it; how it ended."""
+        """Solve the part, or go on with it; how it ended. By then `news` has brought the rosters."""
         return await asyncio.to_thread(self._run)
 
     def _run(self) -> State:
         mine, cores = self.part.of(self.experiment), max(1, self.part.share(build.usable_cores()))
-        with build.open_setup(mine, cores=cores) as setup:
+        with build.open_setup(mine, cores=cores, rosters=self.rosters) as setup:
             if data(setup.task) != self.data:
                 raise JournalMismatch(
                     f"the driver of part {self.part} reads other problems than the process that started it; give all "
                     "machines the same files"
                 )
+            self._pools = setup.engines
             return solve(setup, self.directory, self.meter, only=self.part)
 
     @return_faults
@@ -109,8 +117,13 @@ class Driver:
             await journal.copy(records)
 
     @return_faults
-    async def news(self, mark: int, most: int) -> News:
-        """What is new since a mark, with up to so many records."""
+    async def news(self, mark: int, most: int, rosters: Mapping[str, Roster]) -> News:
+        """What is new since a mark, with up to so many records. rosters: those that have changed."""
+        self.rosters |= rosters
+        reports: dict[str, Report] = {}
+        for name, pool in self._pools.items():
+            with suppress(EngineError):  # it has closed
+                reports[name] = await pool.follow(self.rosters[name])
         records: list[Columns] = []
         if self._reader is None and self.directory.journal.exists():
             self._reader = SQLiteJournal(self.directory.journal, read_only=True)
@@ -118,7 +131,7 @@ class Driver:
             mark, records = await asyncio.to_thread(self._reader.since, mark, most)
         makers = Makers.of_run(self.directory) if self.meter.total else None
         m = self.meter
-        return News(m.total, m.done, m.fresh, m.problems, m.failures, mark, records, makers)
+        return News(m.total, m.done, m.fresh, m.problems, m.failures, mark, records, makers, reports)
 
     @return_faults
     async def table(self, name: str, offset: int, most: int) -> bytes:

@@ -1,12 +1,11 @@
-"""What one driver is given: its problems, its replicas, and no more at a time than its share."""
+"""What one driver is given: its problems, and no more at a time than its share."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
-from metagen.runs.declare.specs import Experiment, PoolSpec
+from metagen.runs.declare.specs import Experiment
 from metagen.tasks.base import Problem
 
 
@@ -34,22 +33,7 @@ class Part:
         return whole // self.count + (self.index < whole % self.count)
 
     def of(self, experiment: Experiment) -> Experiment:
-        """The experiment as its driver runs it: with its share of the replicas, and of what is worked on at a time."""
+        """The experiment as its driver runs it: with its share of what is worked on at a time."""
         executor = experiment.executor
-        mine = {
-            "shards": None,
-            "pools": {name: self._pool(pool) for name, pool in executor.pools.items()},
-            "concurrency": max(1, self.share(executor.concurrency)),
-        }
-        mine |= self._replicas(executor)
+        mine = {"shards": None, "concurrency": max(1, self.share(executor.concurrency))}
         return experiment.model_copy(update={"executor": executor.model_copy(update=mine)})
-
-    def _pool(self, pool: PoolSpec) -> PoolSpec:
-        return pool.model_copy(update=self._replicas(pool))
-
-    def _replicas(self, pool: PoolSpec) -> dict[str, Any]:
-        """How many of a pool's replicas are this driver's, at first and at most."""
-        scaling = pool.scaling
-        if scaling is not None:
-            scaling = scaling.model_copy(update={"most": self.share(scaling.most)})
-        return {"replicas": self.share(pool.replicas), "scaling": scaling}

@@ -1,9 +1,9 @@
 """Runs an experiment in shards into one run directory, like any other run: resumable at any moment.
 
-Each driver is an actor with a part of the problems, its own replicas of the engines and a journal on the disk of its
-machine. What it records is copied into the run's journal as it comes, and its tables when it has ended; then nothing
-tells the run from one of a single driver. A total budget is dealt out by problem before the work, so that drivers need
-not agree on what is left of it.
+Each driver is an actor with a part of the problems and a journal on the disk of its machine. What it records is copied
+into the run's journal as it comes, and its tables when it has ended; then nothing tells the run from one of a single
+driver. The replicas of the engines belong to this process, and all drivers ask them. A total budget is dealt out by
+problem before the work, so that drivers need not agree on what is left of it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import asyncio
 import dataclasses
 import json
 import shutil
-from collections.abc import Awaitable, Container
-from contextlib import suppress
+from collections.abc import Awaitable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from metagen.errors import EngineError
+from metagen.generators.ray import RayPool
 from metagen.generators.ray.cluster import connect
-from metagen.generators.ray.messages import Fault
+from metagen.generators.ray.messages import Fault, Report, Roster
 from metagen.generators.ray.placement import Placement
 from metagen.journal import Columns, SQLiteJournal
 from metagen.logs import logger
 from metagen.runs.declare.schema import dump
 from metagen.runs.directory import RunDirectory, State, Status, environment
 from metagen.runs.table.tables import NAMES, join_tables
-from metagen.runs.work.build import Setup
+from metagen.runs.work.build import Setup, open_pools
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards.driver import Driver, News, wait_for_journal
@@ -59,8 +60,12 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.discard()
         status: Status = "failed"
         try:
-            with connect(experiment.executor.address) as ray:
-                wait(head.all(ray))
+            with (
+                connect(experiment.executor.address) as ray,
+                head.start(ray) as drivers,
+                open_pools(experiment) as pools,
+            ):
+                wait(head.all(ray, pools, drivers))
             status = "complete" if head.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
@@ -68,6 +73,15 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         finally:
             directory.save(head.state(status))
     return head.state(status)
+
+
+@dataclasses.dataclass(slots=True)
+class _Client:
+    """A driver as the pools know it. By engine, reports: what it told last; rosters: what it was told last."""
+
+    name: str
+    reports: Mapping[str, Report] = dataclasses.field(default_factory=dict)
+    rosters: dict[str, Roster] = dataclasses.field(default_factory=dict)
 
 
 class Head:
@@ -93,6 +107,8 @@ class Head:
         #: What was made by drivers that were lost.
         self._before = dict.fromkeys(self.parts, 0)
         self._lost = 0
+        self.pools: Mapping[str, RayPool] = {}
+        self._clients = {part: _Client(str(part)) for part in self.parts}
         self._data = data(setup.task)
 
     @property
@@ -113,21 +129,32 @@ class Head:
         facts = {**environment(), **makers.after(Makers.of_run(self.directory)).to_dict()}
         self.directory.write("environment.json", json.dumps(facts, indent=1) + "\n")
 
-    async def all(self, ray: Any) -> None:
+    @contextmanager
+    def start(self, ray: Any) -> Iterator[dict[Part, Any]]:
+        """The first driver of each part: they start while the engines open."""
+        drivers = {part: self._driver(ray, part) for part in self.parts}
+        try:
+            yield drivers
+        finally:
+            for driver in drivers.values():
+                _end(ray, driver)
+
+    async def all(self, ray: Any, pools: Mapping[str, RayPool], drivers: Mapping[Part, Any]) -> None:
         """All parts side by side; the tables appear when all have ended."""
+        self.pools = pools
         await gather(self.directory, self.journal, self.experiment.seed, {str(part) for part in self.parts})
         try:
-            await together(self._part(ray, part) for part in self.parts)
+            await together(self._part(ray, part, drivers[part]) for part in self.parts)
             join_tables(self.directory.root, [self._tables[part] for part in self.parts])
             await asyncio.to_thread(shutil.rmtree, self.directory.shards, ignore_errors=True)
         finally:
             for path in (self.directory.root).glob("*.parquet.part"):
                 path.unlink(missing_ok=True)
 
-    async def _part(self, ray: Any, part: Part) -> None:
+    async def _part(self, ray: Any, part: Part, driver: Any) -> None:
         """One part to its end, by as many drivers as that takes."""
         while True:
-            driver = self._driver(ray, part)
+            self._clients[part] = client = _Client(f"{part}/{self._lost}")
             try:
                 await self._drive(driver, part)
             except ray.exceptions.RayActorError as error:
@@ -144,8 +171,20 @@ class Head:
             else:
                 return
             finally:
-                with suppress(Exception):
-                    ray.kill(driver)
+                _end(ray, driver)
+                for pool in self.pools.values():
+                    await pool.dismiss(client.name)
+            driver = self._driver(ray, part)
+
+    async def _exchange(self, part: Part) -> dict[str, Roster]:
+        """What is new of the replicas for a driver, once the pools have heard what it told last."""
+        client = self._clients[part]
+        found = {
+            name: await pool.share(client.name, client.reports.get(name)) for name, pool in self.pools.items()
+        }
+        new = {name: roster for name, roster in found.items() if roster != client.rosters.get(name)}
+        client.rosters |= new
+        return new
 
     def _driver(self, ray: Any, part: Part) -> Any:
         shards = self.experiment.executor.shards
@@ -184,7 +223,9 @@ class Head:
     async def _follow(self, driver: Any, part: Part, mark: int, *, replace: bool = True) -> int:
         """Copy what a driver has recorded since a mark; the mark behind it."""
         while True:
-            news: News = await _unwrap(driver.news.remote(mark, RECORDS))
+            rosters = await self._exchange(part)
+            news: News = await _unwrap(driver.news.remote(mark, RECORDS, rosters))
+            self._clients[part].reports = news.reports
             await self.journal.copy(news.records, replace=replace)
             mark = news.mark
             if news.makers is not None:
@@ -240,6 +281,11 @@ async def gather(
                 await journal.copy(records, replace=False)
                 mark, records = other.since(mark, RECORDS)
         shutil.rmtree(path.parent)
+
+
+def _end(ray: Any, driver: Any) -> None:
+    with suppress(Exception):
+        ray.kill(driver)
 
 
 async def _unwrap(answer: Awaitable[Any]) -> Any:

@@ -59,14 +59,12 @@ def test_shares_add_up(count: int, whole: int) -> None:
     assert sum(shares) == whole and max(shares) - min(shares) <= 1
 
 
-def test_a_driver_has_its_share_of_replicas_and_no_shards(tmp_path: Path) -> None:
+def test_a_driver_has_its_share_of_the_work_and_no_shards(tmp_path: Path) -> None:
     executor = (
         "{kind: ray, replicas: 5, concurrency: 9, shards: 2, pools: {reward: {replicas: 2}}, num_gpus: 1}"
     )
     whole = schema.load(write(tmp_path, executor))
     parts = [Part(index, 2).of(whole).executor for index in range(2)]
-    assert [part.pool("small").replicas for part in parts] == [3, 2]
-    assert [part.pool("reward").replicas for part in parts] == [1, 1]
     assert [part.concurrency for part in parts] == [5, 4]
     assert all(part.shards is None and part.num_gpus == 1 for part in parts)
 
@@ -75,8 +73,6 @@ def test_a_driver_has_its_share_of_replicas_and_no_shards(tmp_path: Path) -> Non
     ("executor", "fault"),
     [
         ("{shards: 2}", "shards is for pools of engines; give kind: ray, or leave shards out"),
-        ("{kind: ray, shards: 2}", "2 shards, and 1 replicas of an engine"),
-        ("{kind: ray, replicas: 4, shards: 2, pools: {reward: {}}}", "give at least 2, or fewer shards"),
         ("{kind: ray, shards: 0}", "executor.shards.count = 0: expected an integer ≥ 1"),
         ("{kind: ray, shards: many}", "executor.shards"),
     ],
@@ -89,7 +85,7 @@ def test_faults_are_named(tmp_path: Path, executor: str, fault: str) -> None:
 
 def test_shards_are_read_and_written(tmp_path: Path) -> None:
     experiment = schema.load(
-        write(tmp_path, "{kind: ray, replicas: 2, shards: {count: 2, resources: {cpus: 1}}}")
+        write(tmp_path, "{kind: ray, replicas: 2, shards: {count: 3, resources: {cpus: 1}}}")
     )
     (tmp_path / "again.yaml").write_text(schema.dump(experiment))
     assert schema.load(tmp_path / "again.yaml") == experiment

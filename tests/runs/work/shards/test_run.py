@@ -62,7 +62,7 @@ class Late:
         await self.journal.record([row(2)])
         return State("one", "complete", samples=3)
 
-    async def _news(self, mark: int, most: int) -> News:
+    async def _news(self, mark: int, most: int, rosters: object) -> News:
         mark, records = self.journal.since(mark, most)
         self.looks += 1
         if self.looks == 2:
