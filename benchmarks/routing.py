@@ -3,7 +3,8 @@
 A discrete-event simulation of trees that are searched level by level, a few of them far deeper than the others.
 Replicas work on some samples at a time, have a prefix cache, and die with the node that they are on; their times are
 those of a real engine, measured here. One driver sends all requests, each of which takes it some time, or several
-drivers do, each with replicas and problems of its own. Beside it, the same with requests spread by load alone.
+drivers do, each with problems and a router of its own; they share the replicas, or have their own. Beside it, the same
+with requests spread by load alone.
 
 PROBLEMS=1000000 in the environment sets the problems of the largest cluster; the smaller ones have fewer in proportion.
 """
@@ -29,6 +30,8 @@ from benchmarks.rivals.serve_router import ServeRouter
 from benchmarks.row import Row, seconds
 from metagen.budget import Account, Amounts, Budget, Grant, Turn
 from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.ray.guest import FAR
+from metagen.generators.ray.link import BEAT
 from metagen.generators.routing import Router
 from metagen.generators.torch import TorchEngine
 from metagen.runs.work.garbage import rarely
@@ -51,6 +54,8 @@ KEPT, CHILDREN = 2, 2
 NODE, LIFE, REPAIR = 4, 600.0, 60.0
 #: Tokens that the cache of a replica holds.
 CACHE = 1 << 16
+#: Replicas, drivers that share them, and problems in work for each replica.
+SHARED_BY = (8, 4, 2), (32, 8, 2), (32, 8, 6)
 #: Seconds of a driver's core for a request, by benchmarks/replicas.py: generator, records, messages.
 DRIVER = 790e-6
 #: One request of so many is timed.
@@ -100,10 +105,11 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Problem:
-    """depth: levels to come. out: requests under way. ended: this level's children."""
+    """depth: levels to come. driver: whose it is. out: requests under way. ended: this level's children."""
 
     depth: int
     account: Account
+    driver: int = 0
     out: int = 0
     ended: list[Node] = field(default_factory=list)
 
@@ -148,7 +154,8 @@ class Replica:
 class Simulation:
     """`problems` on `replicas`. affine: prefixes count. driver: its seconds for a request; 0 is without limits.
 
-    router: another one than metagen's.
+    router: another one than metagen's. drivers: how many share the replicas, each with a router of its own. told: the
+    routers hear of others' load, with the answers and every `BEAT`, and prefer their share, as in metagen.
     """
 
     def __init__(
@@ -161,21 +168,27 @@ class Simulation:
         driver: float = 0.0,
         seed: int = 0,
         router: Any = None,
+        drivers: int = 1,
+        told: bool = True,
     ) -> None:
         self.times, self.random, self.affine, self.driver = times, random.Random(seed), affine, driver
-        self.router = Router() if router is None else router
+        self.routers = [Router() for _ in range(drivers)] if router is None else [router]
         self.account = Account(Budget(generated=1 << 60, calls=1 << 60), None, "run")
         self.replicas: dict[str, Replica] = {}
         self.stranded: list[Request] = []
         self.events: list[tuple[float, int, Any, tuple[Any, ...]]] = []
         self.order, self.names, self.steps = count(), count(), count(1)
         self.shared = tuple(range(SHARED))
-        self.now, self.busy, self.waiting = 0.0, 0.0, problems
+        self.now, self.busy, self.waiting = 0.0, [0.0] * len(self.routers), problems
         self.sent = self.again = self.read = self.known = self.nodes = 0
         self.timed = {"router": 0.0, "budgets": 0.0}
         self.latencies = array("d")
-        for _ in range(0, replicas, NODE):
+        self.told = told and drivers > 1
+        self.size = min(NODE, replicas)
+        for _ in range(0, replicas, self.size):
             self.join()
+        if self.told:
+            self.tell_all()
         for _ in range(WINDOW * replicas):
             self.begin()
 
@@ -203,10 +216,11 @@ class Simulation:
     # -- nodes -----------------------------------------------------------------------------------
 
     def join(self) -> None:
-        node = [Replica(f"replica-{next(self.names)}") for _ in range(NODE)]
+        node = [Replica(f"replica-{next(self.names)}") for _ in range(self.size)]
         for replica in node:
             self.replicas[replica.name] = replica
-            self.router.join(replica.name)
+            for router in self.routers:
+                router.join(replica.name)
         self.after(self.random.expovariate(1 / LIFE), self.die, node)
         waiting, self.stranded = self.stranded, []
         for request in waiting:
@@ -216,7 +230,8 @@ class Simulation:
         self.nodes += 1
         for replica in node:
             del self.replicas[replica.name]
-            self.router.leave(replica.name)
+            for router in self.routers:
+                router.leave(replica.name)
         self.after(REPAIR, self.join)
         for replica in node:
             lost = sorted((*replica.running, *replica.queue), key=lambda one: one.asked)
@@ -224,6 +239,19 @@ class Simulation:
             self.again += len(lost)
             for request in lost:
                 self.send(request)
+
+    def tell_all(self) -> None:
+        for replica in self.replicas.values():
+            for driver in range(len(self.routers)):
+                self.tell(driver, replica)
+        self.after(BEAT, self.tell_all)
+
+    def tell(self, driver: int, replica: Replica) -> None:
+        """Tell a driver of a replica's load."""
+        router = self.routers[driver]
+        load = sum(one.samples for one in (*replica.queue, *replica.running)) - router.load(replica.name)
+        near = int(replica.name.removeprefix("replica-")) % len(self.routers) == driver
+        router.handicap(replica.name, load + (0 if near else FAR))
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -235,7 +263,8 @@ class Simulation:
             ids = self.shared + (question,) * QUESTION
             root = Node(ids, (0, question))
             limit = Budget(generated=2 * depth * KEPT * CHILDREN * STEP)
-            self.level(Problem(depth, Account(limit, self.account, "problem")), [root])
+            driver = self.waiting % len(self.routers)
+            self.level(Problem(depth, Account(limit, self.account, "problem"), driver), [root])
 
     def level(self, problem: Problem, parents: list[Node]) -> None:
         problem.out, problem.ended = len(parents), []
@@ -247,9 +276,10 @@ class Simulation:
 
     def send(self, request: Request) -> None:
         """A driver sends one request after the other."""
-        self.busy = max(self.busy, self.now) + self.driver
-        if self.busy > self.now:
-            self.after(self.busy - self.now, self.route, request)
+        who = request.problem.driver
+        self.busy[who] = max(self.busy[who], self.now) + self.driver
+        if self.busy[who] > self.now:
+            self.after(self.busy[who] - self.now, self.route, request)
         else:
             self.route(request)
 
@@ -258,8 +288,9 @@ class Simulation:
             self.stranded.append(request)
             return
         ids = request.node.ids if self.affine else None
-        name = self.call("router", request.timed, self.router.choose, ids)
-        self.call("router", request.timed, self.router.began, name, ids, request.samples)
+        router = self.routers[request.problem.driver]
+        name = self.call("router", request.timed, router.choose, ids)
+        self.call("router", request.timed, router.began, name, ids, request.samples)
         replica = self.replicas[name]
         replica.queue.append(request)
         self.start(replica)
@@ -286,12 +317,15 @@ class Simulation:
         replica.running.discard(request)
         replica.free += request.samples
         problem, parent, timed = request.problem, request.node, request.timed
-        self.call("router", timed, self.router.release, replica.name, request.samples)
+        router = self.routers[problem.driver]
+        self.call("router", timed, router.release, replica.name, request.samples)
+        if self.told:
+            self.tell(problem.driver, replica)
         for _ in range(request.samples):
             step = next(self.steps)
             child = Node(parent.ids + (step,) * STEP, (*parent.path, step))
             if self.affine:
-                self.call("router", timed, self.router.holds, replica.name, child.ids)
+                self.call("router", timed, router.holds, replica.name, child.ids)
             replica.holds(child.path)
             problem.ended.append(child)
         used = (request.samples * STEP, 0.0, request.samples, 0.0, 0.0)
@@ -360,6 +394,7 @@ def rows(largest: int = PROBLEMS) -> Iterator[Row]:
         f"a driver takes {DRIVER * 1e6:g} µs of its core for a request, and a replica of {SIZES[-1]} answered "
         f"{rate:.1f} requests a second; simulated",
     )  # fmt: skip
+    yield from sharing(times)
     for drivers in (1, 8, 32):
         replicas = SIZES[-1] // drivers
         problems = 4 * WINDOW * replicas
@@ -371,6 +406,35 @@ def rows(largest: int = PROBLEMS) -> Iterator[Row]:
             f"{DRIVER * 1e6:g} µs a request; {replicas} replicas and {problems:,} problems for each driver, one "
             "of them simulated",
         )
+
+
+def sharing(times: Times) -> Iterator[Row]:
+    """Drivers with replicas of their own, and drivers that share them, by turns; beside one driver without limits."""
+    global WINDOW
+    usual = WINDOW
+    for replicas, drivers, WINDOW in SHARED_BY:
+        problems, seeds = max(192, 8 * WINDOW * replicas), range(TURNS)
+        each = times, replicas // drivers, problems // drivers
+        found = {
+            "one driver": [[simulated(times, replicas, problems, seed=seed)] for seed in seeds],
+            "shared": [[simulated(times, replicas, problems, seed=seed, drivers=drivers)] for seed in seeds],
+            "shared, of which no driver is told": [
+                [simulated(times, replicas, problems, seed=seed, drivers=drivers, told=False)]
+                for seed in seeds
+            ],
+            "own": [[simulated(*each, seed=1000 * seed + d) for d in range(drivers)] for seed in seeds],
+        }
+        for who, turns in found.items():
+            rates = [sum(len(one.latencies) / one.now for one in turn) for turn in turns]
+            cached = [sum(one.known for one in turn) / sum(one.read for one in turn) for turn in turns]
+            tail = [np.percentile(np.concatenate([one.latencies for one in turn]), 99) for turn in turns]
+            yield Row(
+                f"{replicas} replicas, drivers: {drivers}, problems at once: {WINDOW * replicas}, replicas: {who}; "
+                "requests a second", float(np.median(rates)), "1/s",
+                f"{TURNS} seeds, {min(rates):.0f} to {max(rates):.0f}; {100 * float(np.median(cached)):.1f}% of prefix "
+                f"tokens from a cache; latency, 99 of 100: {float(np.median(tail)):.2f} s",
+            )  # fmt: skip
+    WINDOW = usual
 
 
 def beside_serve(times: Times, replicas: int = RIVALS) -> Iterator[Row]:
