@@ -325,8 +325,11 @@ def _fault(kind: type[Read], body: dict[str, Any], errors: ValidationError) -> A
         owners: dict[tuple[str, ...], type[Read]]
         owners = {(): kind, ("metagen",): Options, ("metagen", "budget"): Limits}
         owner = owners.get(place[:-1])
-        near = "" if owner is None else nearest(place[-1], list(owner.model_fields))
-        return ApiError(400, f"{path}: no such field{near}", param=path, code="unknown_field")
+        known = [] if owner is None else list(owner.model_fields)
+        near = nearest(place[-1], known)
+        # The fields of a body are many, most of them OpenAI's; those of metagen are few.
+        told = f"; expected one of {', '.join(known)}" if known and owner is not kind and not near else near
+        return ApiError(400, f"{path}: no such field{told}", param=path, code="unknown_field")
     if first["type"] == "missing":
         return ApiError(400, f"{path}: missing", param=path, code="missing_field")
     said = " or ".join(dict.fromkeys(_expected(one["msg"]) for other, one in faults if other == place))

@@ -22,7 +22,7 @@ from metagen.runs.directory import RunDirectory, State, writing
 from metagen.runs.page import run_page as page
 from metagen.runs.page.bought import bought, points
 from metagen.runs.page.figure import Cost, accuracies_by_size, plots
-from metagen.runs.table import audit, unjudged
+from metagen.runs.table import audit, efforts, unjudged
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.tables import read
 from metagen.runs.words import between, cost_amount, duration, percent, plus_minus
@@ -78,6 +78,7 @@ def render(
                 parts += [Text(title, "bold"), table, Text()]
         parts += [
             _notes(state, results),
+            *(Text(f"{line}.", "yellow") for line in efforts.effort_lines(directory)),
             *unjudged.unscored_lines(directory),
             *unjudged.ungraded_lines(directory),
             Text(),

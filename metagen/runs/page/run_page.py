@@ -18,7 +18,7 @@ from metagen.runs.page import bought, browser, figure, html_page
 from metagen.runs.page.figure import accuracies_by_size
 from metagen.runs.page.html_page import FIGURES, LIMIT, NAME, TABLES
 from metagen.runs.questions import compare
-from metagen.runs.table import audit
+from metagen.runs.table import audit, efforts
 from metagen.runs.table.audit import Audited
 from metagen.runs.table.problem import Examiner
 from metagen.runs.words import between, percent
@@ -102,7 +102,7 @@ def _page(
         "directory": directory,
         "browsed": True,
         "few": FEW if results.few else 0,
-        "noted": state.sample_notes,
+        "noted": [*state.sample_notes, *efforts.effort_lines(found)],
         "headline": headline(found, results),
         "answer": bought.answer(measured),
         "missing": state.problems - min(m.problems for m in measured),

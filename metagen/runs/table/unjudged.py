@@ -34,10 +34,9 @@ def unscored_lines(directory: RunDirectory) -> Iterator[Text]:
                 missing.update({(name, v["values"]): v["counts"] for v in lacking.value_counts().to_pylist()})
                 unread[name] += pc.sum(count).as_py() or 0
     for name, total in scores.items():
-        told = [
-            f"{count} {verdict}" for (of, verdict), count in sorted(missing.items()) if of == name and count
-        ]
-        words = [f"no score for {', '.join(told)} of {total} samples"] if told else []
+        silent = {verdict: count for (of, verdict), count in sorted(missing.items()) if of == name and count}
+        why = ", ".join(f"{verdict}: {count}" for verdict, count in silent.items())
+        words = [f"no score for {sum(silent.values())} of {total} samples ({why})"] if silent else []
         words += (
             [f"{unread[name]} written verdicts cannot be read and count for nothing"] if unread[name] else []
         )

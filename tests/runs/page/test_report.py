@@ -1,5 +1,6 @@
 """The report: what it says, that its budgets are round, and that its figures are drawn."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -127,6 +128,25 @@ def test_a_run_of_oracles_alone_has_figures_but_no_best_within_a_budget(tmp_path
     report.draw(State("x", "complete"), Results(oracles, ()), directory)
     names = {path.stem for path in directory.figures.iterdir()}
     assert "accuracy-flops" in names and "best-flops" not in names
+
+
+def test_answers_that_a_budget_ended_are_counted(
+    experiment_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    directory = RunDirectory.at(tmp_path / "run")
+    file = experiment_file()
+    with build.open_setup(schema.load(file, sets=["budget.generated=60"])) as setup:
+        runner.run(setup, directory)
+    rows = pq.read_table(directory.table("outcomes")).to_pylist()
+    ended = Counter(row["configuration"] for row in rows if row["exhausted"])
+    assert 0 < ended.total() < len(rows)
+    text = " ".join(text_of(report.publish(directory), width=1000).split())
+    name, count = min(ended.items(), key=lambda item: (-item[1], item[0]))
+    assert "the budget ended first" in text and f"{name} on {count} of 6 problems" in text
+    assert f"{name} on {count} of 6 problems" in (directory.root / "report.html").read_text()
+    with build.open_setup(schema.load(file)) as setup:
+        runner.run(setup, RunDirectory.at(tmp_path / "free"))
+    assert "best efforts" not in text_of(report.publish(RunDirectory.at(tmp_path / "free")))
 
 
 @pytest.mark.usefixtures("whole_figures")

@@ -267,7 +267,7 @@ def test_all_of_it_in_an_experiment_file(tmp_path: Path) -> None:
     assert silent and silent == sum(row["score.judge"] is None and row["unread.judge"] == 2 for row in rows)
     told = " ".join(done.output.split())
     assert (
-        f"judge: no score for {silent} unparsable of {len(rows)} samples; {2 * silent} written verdicts"
+        f"judge: no score for {silent} of {len(rows)} samples (unparsable: {silent}); {2 * silent} written verdicts"
         in told
     )
     assert kinds["pairs"] and kinds["ratings"] and kinds["verdicts"] <= 2 * len(rows)
