@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from metagen.analysis import figures
-from metagen.analysis.figures import Axis, Line, Point, frontier, looks, style
+from metagen.analysis.figures import Axis, Line, looks, style
+from metagen.analysis.frontier import Point, frontier
 
 #: Lines that have a name and a colour at most; those that reach less stand behind in grey.
 MOST: Final = 5

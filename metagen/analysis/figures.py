@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from metagen.analysis.ties import margin
+from metagen.analysis.frontier import Point, frontier
 from metagen.errors import InputError
 from metagen.html import amount
 
@@ -104,21 +104,6 @@ class Line:
             raise InputError(f"line {self.label!r}: x, y, low and high need one length ≥ 1 (low with high)")
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One configuration at one cost: accuracy in [0, 1] with bounds, `label` naming it in full.
-
-    error: Monte-Carlo standard error of the accuracy; 0 where it is exact.
-    """
-
-    label: str
-    cost: float
-    accuracy: float
-    low: float
-    high: float
-    error: float = 0.0
-
-
 def curves(panels: Mapping[str, Sequence[Line]], *, x: Axis = "samples", title: str = "") -> Figure:
     """Accuracy against samples (log2 axis) or a cost (log axis): a panel each, such as one per model.
 
@@ -158,15 +143,6 @@ def accuracy_by_level(
         _outer_labels(grid, level)
         legend(figure, styles)
     return figure
-
-
-def frontier(points: Iterable[Point]) -> list[Point]:
-    """The points that beat every cheaper one, by cost: the best under each budget. Ties beat nothing (`ties`)."""
-    kept: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.cost, -p.accuracy, p.label)):
-        if not kept or point.accuracy > kept[-1].accuracy + margin(point.error, kept[-1].error):
-            kept.append(point)
-    return kept
 
 
 def best_under_budget(points: Sequence[Point], *, x: Axis = "flops", title: str = "") -> Figure:
@@ -241,7 +217,7 @@ def lay_out(figure: Figure) -> None:
     """Lay a figure out once for all: whatever is written of it later would do so anew, twice each time."""
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)
 
 
 def inline(figure: Figure, name: str, title: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from metagen.analysis.budgets import MOST, budgets
-from metagen.analysis.figures import Point, frontier
+from metagen.analysis.frontier import Point, frontier
 from metagen.errors import InputError
 from tests.analysis.test_figures import drawn, outside, overlaps
 

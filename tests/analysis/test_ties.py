@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metagen.analysis.figures import Point, frontier
+from metagen.analysis.frontier import Point, frontier
 from metagen.analysis.ties import first_best, leaders, margin
 
 

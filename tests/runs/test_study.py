@@ -2,8 +2,11 @@
 
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -406,6 +409,51 @@ def test_results_are_collected_again_only_where_something_changed(
     monkeypatch.setattr(metagen, "__version__", "0.0.0")
     report.again(directory)
     assert collected == ["again"] * 2
+
+
+def test_a_change_of_drawing_collects_nothing_again_and_one_of_collecting_does(
+    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "metagen"
+    shutil.copytree(Path(metagen.__file__).parent, package, ignore=lambda at, names: {"generators", "tasks"})
+    monkeypatch.setattr(metagen, "__file__", str(package / "__init__.py"))
+    play(study_file(), tmp_path / "study")
+    directory = StudyDirectory(tmp_path / "study")
+    study, saved = schema.load(directory.study), directory.root / studies.COLLECTED
+
+    def collects_again(changed: str) -> bool:
+        with (package / changed).open("a", encoding="utf-8") as code:
+            code.write("\n# changed\n")
+        saved_at = saved.stat().st_ino
+        studies.results(directory, study)
+        return saved.stat().st_ino != saved_at
+
+    drawing = (
+        "runs/page/draw.py",
+        "runs/questions/frontier.py",
+        "analysis/study_figures.py",
+        "analysis/figures.py",
+    )
+    assert not any(map(collects_again, drawing))
+    assert all(map(collects_again, ("runs/curves/reading.py", "analysis/estimators.py", "cost.py")))
+
+
+def test_collecting_runs_no_code_that_its_digest_leaves_out(study_file: Write, tmp_path: Path) -> None:
+    play(study_file(), tmp_path / "study")
+    directory, ran = StudyDirectory(tmp_path / "study"), set()
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if frame.f_code.co_name != "<module>":
+            ran.add(Path(frame.f_code.co_filename))
+
+    sys.setprofile(note)
+    try:
+        studies.collect_results(directory, schema.load(directory.study))
+    finally:
+        sys.setprofile(None)
+    root = Path(metagen.__file__).parent
+    ours = {path for part in ("analysis", "runs") for path in ran & set((root / part).rglob("*.py"))}
+    assert root / "runs" / "curves" / "reading.py" in ours and ours <= set(collect.code_files())
 
 
 def test_results_that_were_half_saved_are_collected_again(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from metagen.runs.curves.curve_costs import Accelerator
     from metagen.runs.declare.study import SizeSpec
 
+#: Layers of `runs` that lie above this one: imports point down only, so results do not depend on them.
+ABOVE = frozenset({"page", "questions"})
+
 
 def of_run(
     directory: RunDirectory,
@@ -120,7 +123,11 @@ def _add_critique_costs(result: StudyResult, study: Study) -> StudyResult:
 
 def digest_inputs(directory: StudyDirectory, study: Study, parts: Iterable[plan.Part]) -> str:
     """Names all that the results of a study are made of: its file, its runs, and the code that reads them."""
-    said: list[str | bytes] = [metagen.__version__, _digest_code(), study_schema.dump(study)]
+    said: list[str | bytes] = [
+        metagen.__version__,
+        *(path.read_bytes() for path in code_files()),
+        study_schema.dump(study),
+    ]
     for role in ("development", *(part.role for part in parts)):
         run = directory.role(role)
         said += [
@@ -137,11 +144,12 @@ def digest_inputs(directory: StudyDirectory, study: Study, parts: Iterable[plan.
     return digest(*said).hex()
 
 
-def _digest_code() -> bytes:
-    """Of the code that results depend on: a change of it may change them."""
+def code_files() -> list[Path]:
+    """The code that results depend on: a change of it may change them. Files that draw are left out."""
     root = Path(metagen.__file__).parent
-    files = [path for part in ("analysis", "runs") for path in sorted((root / part).rglob("*.py"))]
-    return digest(*(path.read_bytes() for path in (*files, root / "cost.py")))
+    runs = (path for path in sorted((root / "runs").rglob("*.py")) if ABOVE.isdisjoint(path.parts))
+    files = (*sorted((root / "analysis").glob("*.py")), *runs, root / "cost.py")
+    return [path for path in files if b"\nfrom matplotlib" not in path.read_bytes()]
 
 
 def processors(study: Study) -> tuple[Accelerator, ...]:

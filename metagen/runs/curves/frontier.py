@@ -16,7 +16,7 @@ from math import nan
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metagen.analysis import figures
+from metagen.analysis.frontier import Point, frontier
 from metagen.analysis.ties import leaders, margin
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW, bounds
@@ -40,8 +40,8 @@ class PricedCell(Rated):
         return 1.0 - self.accuracy
 
     @property
-    def plot_point(self) -> figures.Point:
-        return figures.Point(self.name, self.cost, self.accuracy, self.low, self.high, self.noise)
+    def plot_point(self) -> Point:
+        return Point(self.name, self.cost, self.accuracy, self.low, self.high, self.noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +140,7 @@ def cells(result: StudyResult, cost: str, *, oracle: bool = False) -> list[Price
 def pareto(result: StudyResult, cost: str) -> list[PricedCell]:
     """The configurations that beat every cheaper one by more than a tie (`analysis.ties`), by cost; never an oracle."""
     every = {cell.name: cell for cell in cells(result, cost)}
-    return [every[point.label] for point in figures.frontier(c.plot_point for c in every.values())]
+    return [every[point.label] for point in frontier(c.plot_point for c in every.values())]
 
 
 def membership(result: StudyResult, cost: str, resamples: int = 1000, seed: int = 0) -> dict[str, float]:

@@ -11,7 +11,8 @@ from markupsafe import Markup
 from metagen import html
 from metagen.analysis import figures, study_figures
 from metagen.analysis.budgets import MOST, budgets
-from metagen.analysis.figures import Axis, Point
+from metagen.analysis.figures import Axis
+from metagen.analysis.frontier import Point
 from metagen.errors import InputError
 from metagen.runs import words
 from metagen.runs.curves import frontier

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil, floor, isnan, log10
 
-from metagen.analysis.figures import Axis, Point
+from metagen.analysis.figures import Axis
+from metagen.analysis.frontier import Point
 from metagen.analysis.ties import first_best
 from metagen.runs.curves.measured import Measured
 from metagen.runs.page.answer import Answer, draw_budgets, short_label

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from metagen import html
 from metagen.analysis import figures, study_figures
-from metagen.analysis.figures import Axis, Line, Point
+from metagen.analysis.figures import Axis, Line
+from metagen.analysis.frontier import Point
 from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.runs.curves import frontier

@@ -8,7 +8,7 @@ from math import nan
 import numpy as np
 
 from metagen.analysis.figures import Line
-from metagen.analysis.figures import frontier as best_of
+from metagen.analysis.frontier import frontier as best_of
 from metagen.errors import InputError
 from metagen.runs.curves.frontier import (
     PricedCell,
