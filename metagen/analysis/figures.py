@@ -63,6 +63,7 @@ _RC: Any = {  # newer matplotlib types its keys as literals, older ones as str
     "axes.titlesize": 10.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # nothing above the axes: no place for the title need be found
     "axes.labelsize": 9.0,
     "axes.edgecolor": "#555555",
     "axes.linewidth": 0.8,

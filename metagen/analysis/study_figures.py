@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.transforms import Bbox
 
 from metagen.analysis import figures
 from metagen.analysis.figures import BANDS, Line, end_bar, legend, looks, name_ends, power, small_multiples
@@ -117,26 +118,45 @@ def panels_figure(panels: Mapping[str, Panel], frame: Frame, *, title: str = "")
     return figure
 
 
-def panel_figure(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure:
-    """The panel `name` of `panels_figure` by itself, without title and legend, for a page that has them.
+def panel_figures(panels: Mapping[str, Panel], frame: Frame) -> Iterator[tuple[str, Figure]]:
+    """Each panel of `panels_figure` by itself, with its name, without title and legend, for a page that has them.
 
     Groups named `line-I`, `band-I` and `name-I` are what belongs to the I-th label of all panels. Lines bear
-    their names, where there are several.
+    their names, where there are several. All have the same axes, which are made once, and once laid out for the same
+    names: write a figure before you take the next.
     """
     seen = _keep(panels, frame)
-    styles = looks(label for panel in panels.values() for label in panel.labels)
-    named = is_named(seen[name])
+    styles, span = (
+        looks(label for panel in panels.values() for label in panel.labels),
+        _span(seen.values(), frame),
+    )
     with style():
-        count = len(seen[name].lines)
-        size = (5.2, max(3.2, 0.17 * count)) if named else (4.2, 2.8) if count > 1 else (3.7, 2.8)
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure()
         FigureCanvasAgg(figure)
-        axes = figure.subplots()
-        _draw(axes, seen[name], frame, _span(seen.values(), frame), styles)
+        whole = figure.add_gridspec()[0, 0]
+        axes = figure.add_subplot(whole)
         axes.set(xlabel=frame.x, ylabel=frame.y)
-        if count > 1:
-            _name_lines(axes, seen[name], frame, styles)
-    return figure
+    places: dict[tuple[int, frozenset[str]], Bbox] = {}
+    for name, panel in seen.items():
+        with style():
+            for artist in (*axes.lines, *axes.collections, *axes.texts):
+                artist.remove()
+            count = len(panel.lines)
+            size = (
+                (5.2, max(3.2, 0.17 * count)) if is_named(panel) else (4.2, 2.8) if count > 1 else (3.7, 2.8)
+            )
+            figure.set_size_inches(size)
+            alike = count, frozenset(panel.labels)
+            figure.set_layout_engine(None if alike in places else "constrained")
+            axes.set_in_layout(True)
+            axes.set_subplotspec(whole)  # where it is before it is laid out
+            _draw(axes, panel, frame, span, styles)
+            if count > 1:
+                _name_lines(axes, panel, frame, styles)
+            if alike in places:
+                axes.set_position(places[alike])
+        yield name, figure
+        places[alike] = axes.get_position()
 
 
 def is_named(panel: Panel) -> bool:

@@ -1,6 +1,7 @@
 """Figures of a study: what has a place on axes, how axes are written, and that nothing in a name is mathematics."""
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from math import inf, nan
 
@@ -19,7 +20,7 @@ from metagen.analysis.study_figures import (
     is_named,
     is_share,
     lean,
-    panel_figure,
+    panel_figures,
     panels_figure,
     save,
 )
@@ -32,6 +33,11 @@ XS = [1e7, 1e8, 1e9, 1e10]
 def line(label: str, start: float = 0.4) -> Line:
     y = [start + 0.1 * i for i in range(4)]
     return Line(label, XS, y, [v - 0.05 for v in y], [v + 0.05 for v in y])
+
+
+def alone(name: str, panels: Mapping[str, Panel], frame: Frame) -> Figure:
+    """One of `panel_figures`, as it is before the next is taken."""
+    return next(figure for its, figure in panel_figures(panels, frame) if its == name)
 
 
 PANELS = {
@@ -47,7 +53,7 @@ FIGURES = {
         {"": Panel([Line("a", [1, 2, 4, 64], [0.1, 0.2, 0.3, 0.4])])}, Frame("n", "coverage", "log2")
     ),
     # Seventeen lines, most of which end at the same place.
-    "names": lambda: panel_figure(
+    "names": lambda: alone(
         "p",
         {
             "p": Panel(
@@ -59,7 +65,7 @@ FIGURES = {
         },
         Frame("FLOPs per problem", "accuracy"),
     ),
-    "reward": lambda: panel_figure(
+    "reward": lambda: alone(
         "p",
         {"p": Panel([Line("a", [0.0, 1.5, 3.0], [-4.0, 0.5, 3.0])])},
         Frame("KL in nats", "reward", "linear"),
@@ -143,7 +149,7 @@ def test_bands_of_errors_end_at_the_edge() -> None:
 
 
 def test_groups_of_a_line_are_named_in_the_page() -> None:
-    svg = lean(figures.inline(panel_figure("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said"))
+    svg = lean(figures.inline(alone("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said"))
     assert set(re.findall(r'id="p-0-((?:line|band|point)-\d)"', svg)) == {
         "line-0", "line-1", "band-0", "band-1", "point-2",
     }  # fmt: skip
@@ -152,9 +158,23 @@ def test_groups_of_a_line_are_named_in_the_page() -> None:
         set(re.findall(r"""(?:url\(|href=")#([\w.-]+)""", svg)),
     )
     assert named <= ids
-    assert len(svg) < len(
-        figures.inline(panel_figure("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said")
-    )
+    assert len(svg) < len(figures.inline(alone("best", PANELS, Frame("FLOPs", "accuracy")), "p-0", "said"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_a_panel_looks_the_same_whatever_was_drawn_on_its_axes_before(count: int) -> None:
+    every = {
+        f"p{i}": Panel([line(f"s{j}", 0.1 + 0.02 * ((i + j) % count)) for j in range(count)])
+        for i in range(3)
+    }
+    every["fewer"] = Panel([line("s0", 0.2)], {"limit": (inf, 0.3)})
+
+    def written(*names: str) -> dict[str, str]:
+        found = panel_figures({name: every[name] for name in names}, Frame("FLOPs", "accuracy"))
+        return {name: figures.inline(figure, name, "said") for name, figure in found}
+
+    first, last = written("p0", "p1", "fewer", "p2"), written("p2", "fewer", "p1", "p0")
+    assert first == last and len(set(first.values())) == 4
 
 
 def test_nothing_in_a_name_is_mathematics() -> None:
@@ -196,7 +216,7 @@ def test_names_that_do_not_meet_stay_where_their_lines_end() -> None:
 @pytest.mark.parametrize(("lines", "many"), [(1, False), (2, False), (6, False), (7, True)])
 def test_several_lines_bear_their_names_and_many_need_no_legend(lines: int, many: bool) -> None:
     panel = Panel([Line(f"s{i}", [1.0, 2.0], [0.1, 0.1 * i]) for i in range(lines)])
-    figure = panel_figure("p", {"p": panel}, Frame("n", "accuracy", "linear"))
+    figure = alone("p", {"p": panel}, Frame("n", "accuracy", "linear"))
     texts = {t.get_text() for t in figure.axes[0].texts}
     assert texts == ({f"s{i}" for i in range(lines)} if lines > 1 else set())
     assert is_named(panel) == many
@@ -207,7 +227,7 @@ def test_few_lines_have_bands_and_several_a_bar_at_their_ends(count: int, bands:
     """Bands of several lines lie upon each other, and are grey."""
     panel = Panel([line(f"s{i}", 0.1 * i) for i in range(count)])
     for axes in (
-        panel_figure("p", {"p": panel}, Frame("FLOPs", "accuracy")).axes[0],
+        alone("p", {"p": panel}, Frame("FLOPs", "accuracy")).axes[0],
         figures.panel(panel.lines, panel.labels, (0.0, 1.0), x="flops", xs=(1e7, 1e10)).axes[0],
     ):
         assert len(axes.collections) == bands
@@ -244,6 +264,6 @@ def test_lines_that_end_before_others_are_drawn_in_every_frame(
     band = ([0.0, 0.1], [0.6, 0.3]) if banded else (None, None)
     short = [Line(f"s{i}", xs, ys, *band) for i in range(count)]
     panel = Panel([*short, Line("long", [1e7, 1e9], ys, *band)])
-    axes = panel_figure("p", {"p": panel}, Frame("FLOPs", "error", y_log=y_log, steps=steps)).axes[0]
+    axes = alone("p", {"p": panel}, Frame("FLOPs", "error", y_log=y_log, steps=steps)).axes[0]
     ends = [one.get_xdata()[-1] for one in axes.lines if str(one.get_gid()).startswith("line-")]
     assert ends == [max(axes.get_xlim()) if steps else 1e8] * count + [ends[-1]]

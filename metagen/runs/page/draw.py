@@ -106,21 +106,12 @@ def draw_plot(plot: Plot) -> Drawn:
     panels, left_out = _panels(plot)
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel.labels))
     anchor, form = file_name(plot.name), partial(_value, share=is_share(plot))
-    svgs = {
-        name: Markup(  # by matplotlib, which escapes texts
-            _add_title(
-                study_figures.lean(
-                    figures.inline(
-                        study_figures.panel_figure(name, panels, frame(plot)),
-                        f"{anchor}-{i}",
-                        f"{_panel_title(plot.whole_title, name)}: {describe(panel.lines, form)}",
-                    )
-                ),
-                _panel_title(plot.whole_title, name),
-            )
-        )
-        for i, (name, panel) in enumerate(panels.items())
-    }
+    svgs = {}
+    for i, (name, figure) in enumerate(study_figures.panel_figures(panels, frame(plot))):
+        title = _panel_title(plot.whole_title, name)
+        said = f"{title}: {describe(panels[name].lines, form)}"
+        svg = study_figures.lean(figures.inline(figure, f"{anchor}-{i}", said))
+        svgs[name] = Markup(_add_title(svg, title))  # by matplotlib, which escapes texts
     swatches = {
         label: Markup(study_figures.lean(figures.swatch(label, labels, f"{anchor}-key-{i}")))
         for i, label in enumerate(labels)

@@ -19,6 +19,7 @@ from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.study import Study
 from metagen.runs.directory import RunDirectory, StudyDirectory
 from metagen.runs.questions.section import Finding, Section
+from metagen.runs.work.garbage import rarely
 from metagen.runs.work.progress import Phase
 
 #: Costs that the terminal shows, where they are known: in this order, so many.
@@ -38,6 +39,7 @@ def again(
     return publish(directory, study, run.results(directory, study, phase), phase, papers=papers)
 
 
+@rarely()
 def publish(
     directory: StudyDirectory,
     study: Study,
