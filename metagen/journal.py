@@ -59,6 +59,8 @@ CREATE INDEX bounds ON rows (bound) WHERE bound != '';
 """
 
 
+#: Counts the rows that are found by the problems of a run.
+REACHED = "SELECT COUNT(*) FROM rows INDEXED BY rows_of_problem WHERE problem IN (SELECT id FROM problems)"
 #: How the number of acknowledged records is kept beside a journal: it, and its complement.
 TALLY = struct.Struct("<QQ")
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -119,15 +121,16 @@ class Row:
         return (*made, _seal(made))
 
     @classmethod
-    def of(cls, columns: Columns) -> Row:
-        """Inverse of `columns`; raises JournalCorrupt if the seal does not fit."""
+    def of(cls, columns: Columns, *, payload: bool = True) -> Row:
+        """Inverse of `columns`, with or without the payload; raises JournalCorrupt if the seal does not fit."""
         *made, seal = columns
-        if seal != _seal(made):
+        if seal != _seal(made) or not isinstance(made[-1], str):
             raise JournalCorrupt(
                 f"a record of problem {columns[1]!r} is torn: its seal does not fit its content"
             )
         key, problem, path, kind, by, content, index, bound, text = made
-        data = json.loads(text)
+        # Behind the payload stand numbers alone.
+        data = json.loads(text if payload else '{"p":null' + text[text.rindex(',"u":{') :])
         usage, physical = Usage.from_dict(data["u"]), Usage.from_dict(data["x"])
         limit = Limit.of(bound) if bound else None
         made_of = (key, problem, path, kind, by, content, index, data["p"], usage, physical)
@@ -219,11 +222,18 @@ class SQLiteJournal:
 
     Raises JournalLocked if another process has it open for writing, JournalCorrupt if the file is
     torn, foreign or of another schema, JournalMismatch if it belongs to another run seed.
-    vfs: a SQLite VFS to use instead of the platform's own.
+    vfs: a SQLite VFS to use instead of the platform's own. some: for readers of some problems: if all rows that were
+    recorded are found by their problems, the file is not read as a whole; damage to a row shows when it is read.
     """
 
     def __init__(
-        self, path: str | Path, *, seed: int | None = None, read_only: bool = False, vfs: str = ""
+        self,
+        path: str | Path,
+        *,
+        seed: int | None = None,
+        read_only: bool = False,
+        vfs: str = "",
+        some: bool = False,
     ) -> None:
         self.path = Path(path)
         self.inflight: dict[bytes, asyncio.Future[None]] = {}
@@ -253,7 +263,7 @@ class SQLiteJournal:
                 self._create()
             if read_only:
                 self._readable()
-            self._check()
+            self._check(some=some)
             self._reader = self._connect(read_only=True)
             self.limits = self._limits()
             self.wal = False
@@ -285,8 +295,15 @@ class SQLiteJournal:
             found.update((row.key, row) for row in self._select(f"key IN ({marks})", part))
         return found
 
-    def of_problem(self, problem: str) -> list[Row]:
-        return self._select("problem = ? AND bound != ? ORDER BY rowid", [problem, ATTEMPT.text])
+    def of_problem(self, problem: str, *, payload: bool = True) -> list[Row]:
+        """All rows of one problem, in the order in which they were recorded; attempts are none.
+
+        payload: whether rows have theirs; usages are read in less time without.
+        """
+        rows = self._select("problem = ? AND bound != ? ORDER BY rowid", [problem, ATTEMPT.text], payload)
+        if len({row.key for row in rows if row.problem == problem}) < len(rows):
+            raise JournalCorrupt(f"{str(self.path)!r} is torn (its index names other rows): {REMEDY}")
+        return rows
 
     def attempts(self, problem: str) -> list[Row]:
         return self._select("problem = ? AND bound = ? ORDER BY rowid", [problem, ATTEMPT.text])
@@ -508,7 +525,7 @@ class SQLiteJournal:
             for one in (self.path, log):
                 shutil.copyfile(one, self._file.with_name(one.name))
 
-    def _check(self) -> None:
+    def _check(self, *, some: bool) -> None:
         # Nobody but SQLite opens the file: whoever closes a file drops all locks that its process has on it, and the
         # next process that reads it takes the log away from under a writer.
         name = repr(str(self.path))
@@ -529,11 +546,14 @@ class SQLiteJournal:
             with contextlib.closing(self._connect(read_only=True, mode=mode)) as connection:
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
-                fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+                found, fault = -1, "ok"
                 if application == APPLICATION_ID:
                     query = "SELECT value FROM facts WHERE name = 'written'"
                     self._written = int((connection.execute(query).fetchone() or ("0",))[0])
-        except sqlite3.DatabaseError as error:
+                    found = connection.execute(REACHED).fetchone()[0] if some else -1
+                if found != self._written:
+                    fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if "not a database" in str(error):
                 raise JournalCorrupt(
                     f"{name} is not a journal (its header is not SQLite's): {REMEDY}"
@@ -632,11 +652,11 @@ class SQLiteJournal:
         except (TypeError, ValueError) as error:
             raise JournalCorrupt(f"{str(self.path)!r} is torn (a limit is {error}): {REMEDY}") from error
 
-    def _select(self, where: str, values: Sequence[Any]) -> list[Row]:
+    def _select(self, where: str, values: Sequence[Any], payload: bool = True) -> list[Row]:
         self._at_home()
         found = self._read(f"SELECT * FROM rows WHERE {where}", values)
         try:
-            return [Row.of(columns) for columns in found]
+            return [Row.of(columns, payload=payload) for columns in found]
         except JournalCorrupt as error:
             raise JournalCorrupt(f"{str(self.path)!r}: {error}; {REMEDY}") from None
 
@@ -660,7 +680,7 @@ class _Errors:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, at: object) -> None:
-        if isinstance(error, sqlite3.Error | OSError):
+        if isinstance(error, sqlite3.Error | OSError | UnicodeDecodeError):  # a torn name of a column
             raise JournalError(
                 f"cannot {self._doing} {str(self._path)!r}: {error}; what was recorded before is kept: "
                 "free space or mend the file system, then resume the run"

@@ -332,6 +332,49 @@ def refused(path: Path) -> pytest.ExceptionInfo[JournalCorrupt]:
     return caught
 
 
+def test_a_reader_of_some_problems_reads_what_was_written_or_is_told_of_damage(path: Path) -> None:
+    """Also where it does not look through the whole file, and reads no payloads."""
+    with SQLiteJournal(path, seed=0) as journal:
+        journal.bind_all([("p", b"1"), ("q", b"2")])
+        asyncio.run(journal.record([make(n, "pq"[n % 2], "x" * n) for n in range(300)]))
+    sound, rng, told = path.read_bytes(), random.Random(0), 0
+
+    def look() -> list[tuple[Usage, Usage]]:
+        with SQLiteJournal(path, read_only=True, some=True) as journal:
+            rows = sorted(journal.of_problem("p", payload=False), key=lambda row: row.index)
+        assert not any(row.payload for row in rows)
+        return [(row.usage, row.physical) for row in rows]
+
+    rows = look()
+    assert rows == [(row.usage, row.physical) for row in (make(n) for n in range(0, 300, 2))]
+    for at in rng.sample(range(len(sound)), 400):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << rng.randrange(8)]) + sound[at + 1 :])
+        try:
+            assert look() == rows, at
+        except (JournalCorrupt, JournalError):
+            told += 1
+    assert told > 20
+
+
+def test_a_reader_of_some_problems_misses_no_row_that_an_index_has_lost(path: Path) -> None:
+    write(path, [make(1)])
+    with SQLiteJournal(path) as journal:
+        journal.bind("p", b"1")
+    entry = "type = 'index' AND name = 'rows_of_problem'"
+    with sqlite3.connect(path, isolation_level=None) as database:
+        index = database.execute(f"SELECT * FROM sqlite_master WHERE {entry}").fetchone()
+        database.execute("PRAGMA writable_schema = 1")
+        database.execute(f"DELETE FROM sqlite_master WHERE {entry}")
+    with sqlite3.connect(path, isolation_level=None) as database:  # the index does not learn of this row
+        database.execute(f"INSERT INTO rows VALUES ({', '.join('?' * 10)})", make(2).columns())
+        database.execute("UPDATE facts SET value = '2' WHERE name = 'written'")
+    with sqlite3.connect(path, isolation_level=None) as database:
+        database.execute("PRAGMA writable_schema = 1")
+        database.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", index)
+    with pytest.raises(JournalCorrupt, match="missing from index"):
+        SQLiteJournal(path, read_only=True, some=True)
+
+
 def test_a_truncated_journal_is_refused_and_left_as_it_is(path: Path) -> None:
     write(path, [make(n) for n in range(300)])
     whole = path.read_bytes()

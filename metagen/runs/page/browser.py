@@ -97,12 +97,16 @@ class Pieces:
     def embed(self, room: int) -> Embedded:
         """As much as fits into `room` bytes."""
         count = len(self._places)
+        some, embedded = spread_numbers(count), Embedded("", None, 0)
         for kept in KEPT[KEPT.index(self._kept) :]:
-            if self._estimate_bytes(kept, count) <= SLACK * room:
+            embedded = self._pack(some, kept)
+            # Packing all takes long.
+            if len(some) < count and len(embedded.data) * count / len(some) <= SLACK * room:
                 embedded = self._pack(range(count), kept)
-                if len(embedded.data) <= room:
-                    return embedded
-        count = min(count - 1, int(count * room / (self._estimate_bytes(KEPT[-1], count) or 1)))
+            if embedded.problems == count and len(embedded.data) <= room:
+                return embedded
+        size = len(embedded.data) * count / (embedded.problems or 1)
+        count = min(count - 1, int(count * room / (size or 1)))
         while count > 0:
             embedded = self._pack(range(count), KEPT[-1])
             if len(embedded.data) <= room:
@@ -115,11 +119,6 @@ class Pieces:
         every = range(len(self._places))
         sizes = ((kept, len(self._pack(every, kept).data) * count / max(1, len(every))) for kept in KEPT)
         return next((kept for kept, size in sizes if size <= SLACK * room), KEPT[-1])
-
-    def _estimate_bytes(self, kept: int | None, count: int) -> float:
-        """Bytes of all problems, going by some of them: packing all takes long."""
-        some = spread_numbers(count)
-        return len(self._pack(some, kept).data) * count / max(1, len(some))
 
     def _pack(self, numbers: abc.Sequence[int], kept: int | None) -> Embedded:
         packer = zlib.compressobj(9, wbits=31)

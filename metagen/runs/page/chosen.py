@@ -57,7 +57,7 @@ class Chosen:
         """Their data for the browser of problems, as much as fits into so many bytes."""
         trees: list[spans.Span | None] = [None] * len(self.problems)
         if self.directory.journal.exists():
-            with SQLiteJournal(self.directory.journal, read_only=True) as journal:
+            with SQLiteJournal(self.directory.journal, read_only=True, some=True) as journal:
                 ids = [p.problem for p in self.problems]
                 trees = list(spans.trees(journal, ids, Makers.of_run(self.directory)))
         return browser.embed(self.problems, trees, self.generators, room)
@@ -82,9 +82,10 @@ def choose(directory: RunDirectory) -> Chosen | None:
     if not directory.table("problems").exists() or not directory.table("candidates").exists():
         return None
     lines = directory.state().lines
-    with Examiner(directory, lines) as examiner:
-        # Problems come as they stand in the tables; few of them are read again.
+    # Of all problems only what tells their kinds; few of them are read again.
+    with Examiner(directory, lines, tables=("problems", "candidates", "outcomes"), brief=True) as examiner:
         every = sorted((number, kinds(problem, lines)) for number, problem in examiner.each())
+    with Examiner(directory, lines) as examiner:
         found = {kind: [number for number, named in every if kind in named] for kind in KINDS}
         taken: dict[int, str] = {}
         for kind, numbers in found.items():

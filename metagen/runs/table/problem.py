@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, abc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,6 +28,8 @@ Record = Mapping[str, Any]
 VOTE = Cell("", "", "", "majority")
 #: Parts of each table that are in memory.
 HELD: Final = 4
+#: Tables of a run that tell of its problems.
+TABLES: Final = ("problems", "candidates", "costs", "outcomes", "attempts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +102,30 @@ class Choice:
         return f"{self.line.strategy}{size}{' (oracle)' if self.line.oracle else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pool:
     """The candidates of one generator. voted: whether the most frequent answer is right. spent: rows of `costs`.
 
-    configuration: of candidates that it drew by itself; None for a pool that several share.
+    rows: of the candidates. configuration: of candidates that it drew by itself; None for a pool that several share.
     """
 
     generator: str
     size: int
     right: int
     verifiers: tuple[str, ...]
-    distinct: tuple[Distinct, ...]
-    votes: tuple[Vote, ...]
+    rows: abc.Sequence[Record]
     voted: bool
     choices: tuple[Choice, ...]
     spent: tuple[Record, ...]
     configuration: str | None = None
+
+    @cached_property
+    def distinct(self) -> tuple[Distinct, ...]:
+        return tuple(_distinct(self.rows, self.verifiers))
+
+    @cached_property
+    def votes(self) -> tuple[Vote, ...]:
+        return tuple(_votes(self.rows, self.verifiers))
 
     @property
     def name(self) -> str:
@@ -145,8 +155,7 @@ class Pool:
             size=len(candidates),
             right=sum(c["correct"] for c in candidates),
             verifiers=verifiers,
-            distinct=tuple(_distinct(candidates, verifiers)),
-            votes=tuple(_votes(candidates, verifiers)),
+            rows=candidates,
             voted=candidates[choose(candidates, VOTE, salt)]["correct"],
             choices=tuple(_choices(candidates, lines, salt)),
             spent=tuple(s for s in spent if s["n"] == most),
@@ -179,18 +188,29 @@ class Examiner:
     """The problems of a run one by one, with little of its tables in memory.
 
     ids, levels, places: of the problems in the order of the task; the others are read as they are asked for, and
-    quickest in the order in which this gives them.
+    quickest in the order in which this gives them. tables: those that are read, `problems` among them. brief: without
+    steps, thoughts and costs of candidates, so `Pool.distinct` is not to be asked for.
     """
 
-    def __init__(self, directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        lines: abc.Sequence[Cell],
+        equal: Mapping[str, str] | None = None,
+        *,
+        tables: abc.Sequence[str] = TABLES,
+        brief: bool = False,
+    ) -> None:
         self._lines = lines
         self._tables = {
-            name: _ByPlace(directory.table(name), equal)
-            for name in ("problems", "candidates", "costs", "outcomes", "attempts")
+            name: _ByPlace(directory.table(name), equal or {}, brief)
+            for name in tables
             # Runs of earlier versions have no attempts.
             if name != "attempts" or directory.table(name).exists()
         }
-        asked = read(directory.table("problems"), ["problem", "place", "level"], **equal).sort_by("place")
+        asked = read(directory.table("problems"), ["problem", "place", "level"], **(equal or {})).sort_by(
+            "place"
+        )
         self.places: list[int] = asked["place"].to_pylist()
         self.ids: list[str] = asked["problem"].to_pylist()
         self.levels: list[int | None] = asked["level"].to_pylist()
@@ -233,9 +253,9 @@ class Examiner:
 class _ByPlace:
     """A table of a run, of which the rows of one problem are read at a time."""
 
-    def __init__(self, path: Path, equal: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, equal: Mapping[str, str], brief: bool) -> None:
         self._file, self._equal = pq.ParquetFile(path), equal
-        self._columns = _columns_to_read(self._file.schema_arrow.names)
+        self._columns = _columns_to_read(self._file.schema_arrow.names, brief)
         #: Problems and the parts of the file in which they have rows, sorted by both.
         self._at, self._groups = self._index()
         self._held: OrderedDict[int, tuple[NDArray[Any], list[list[Any]]]] = OrderedDict()
@@ -302,17 +322,20 @@ def _to_list(column: pa.ChunkedArray) -> list[Any]:
 
 def examine(directory: RunDirectory, lines: abc.Sequence[Cell], **equal: str) -> Iterator[Examined]:
     """The problems of a run in the order of the task, or those in which columns have these values."""
-    with Examiner(directory, lines, **equal) as examiner:
+    with Examiner(directory, lines, equal) as examiner:
         found = dict(examiner.each())
     return iter([found[number] for number in sorted(found)])
 
 
-def _columns_to_read(names: list[str]) -> list[str]:
+def _columns_to_read(names: list[str], brief: bool) -> list[str]:
     """The columns of a table that are looked at: candidates are many, and have many."""
+    if brief and "exhausted" in names:
+        return ["problem", "place", "configuration", "correct"]
     if "sample" not in names:
         return names
     left_out = {"level", "logprob", "position", *USAGE} - {"generated"}
-    return [n for n in names if n not in left_out and not n.startswith(("verdict.", "unread."))]
+    parts = ("verdict.", "unread.", *(("steps.", "thought", "finish", "generated") if brief else ()))
+    return [n for n in names if n not in left_out and not n.startswith(parts)]
 
 
 def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Cell], salt: str) -> Iterator[Pool]:
@@ -323,7 +346,7 @@ def _pools(found: Mapping[str, list[Record]], lines: abc.Sequence[Cell], salt: s
     for generator in dict.fromkeys(line.generator for line in lines):
         ours = [line for line in lines if line.generator == generator]
         if candidates := shared.get(generator):
-            spent = [s for s in found["costs"] if s["generator"] == generator]
+            spent = [s for s in found.get("costs", ()) if s["generator"] == generator]
             yield Pool.of(candidates, [line for line in ours if line.pooled], salt, spent)
         for line in ours:
             if (candidates := own.get(line.name)) and line.name in outcomes:

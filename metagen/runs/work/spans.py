@@ -78,7 +78,7 @@ def trees(journal: SQLiteJournal, problems: Iterable[str], makers: Makers) -> It
 
 
 def _rows(journal: SQLiteJournal, problem: str) -> list[Row]:
-    return [*journal.of_problem(problem), *lost_attempts(journal, problem)]
+    return [*journal.of_problem(problem, payload=False), *lost_attempts(journal, problem)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from metagen.runs.page.files import WRITTEN
 from metagen.runs.page.headline import headline
 from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
-from metagen.runs.table.problem import Examined, Pool
+from metagen.runs.table.problem import Examined, Examiner, Pool
 from metagen.runs.work import build, runner
 from tests.chromium import opened, start
 from tests.runs.made import made
@@ -473,6 +473,10 @@ def test_problems_of_each_kind_are_chosen(run: Path) -> None:
     for problem in found.problems:
         assert found.kinds[problem.problem] in chosen.kinds(problem, RunDirectory(run).state().lines)
     assert found.counts["right"] + found.counts["wrong"] <= 9
+    lines = RunDirectory(run).state().lines
+    with Examiner(RunDirectory(run), lines) as examiner:  # which reads everything
+        every = [chosen.kinds(problem, lines) for _, problem in examiner.each()]
+    assert found.counts == {kind: sum(kind in named for named in every) for kind in chosen.KINDS}
     assert chosen.choose(RunDirectory(run / "absent")) is None
     assert chosen._spread([str(i) for i in range(100)], 4) == ["0", "25", "50", "75"]
 
