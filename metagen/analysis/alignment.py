@@ -141,15 +141,22 @@ def tilt_at(p: ArrayLike, r: ArrayLike, kl: float) -> tuple[Floats, float]:
     last = _tilt(p, gap, math.inf)
     if kl >= _divergence(last, p) or len(rewards) == 1:
         return last, math.inf
+
+    log_p = np.log(p, where=p > 0, out=np.zeros_like(p))
+
+    def beyond(lam: float) -> float:
+        weight = p * np.exp(lam * gap)
+        q = weight / weight.sum()
+        if not q.all():
+            return _divergence(q, p) - kl
+        return max(0.0, float((q * (np.log(q) - log_p)).sum())) - kl if lam else -kl
+
     high = 1.0 / float(rewards[-1] - rewards[0])
-    while _divergence(_tilt(p, gap, high), p) < kl:
+    while beyond(high) < 0.0:
         high *= 2.0
         if not math.isfinite(high):
             return last, math.inf  # nearer to the end than floats can tell
-    found = brentq(
-        lambda w: (_divergence(_tilt(p, gap, w), p) if w else 0.0) - kl, 0.0, high, xtol=1e-14 * high
-    )
-    lam = float(found)
+    lam = float(brentq(beyond, 0.0, high, xtol=1e-14 * high))
     return _tilt(p, gap, lam), lam
 
 

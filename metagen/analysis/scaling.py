@@ -31,7 +31,8 @@ PARAMETERS: dict[Law, tuple[str, ...]] = {
     "power to a floor": ("floor", "scale", "exponent"),
 }
 
-
+#: Exponents of a power law that falls to a floor; each round looks at so many, between the neighbours of the best.
+EXPONENTS, STEPS, ROUNDS = (1e-4, 10.0), 64, 5
 #: A law that moves by less than this share of its data stands at the bound of its parameters.
 FLAT = 1e-3
 
@@ -151,12 +152,6 @@ def _exponentiated_power_slopes(x: Floats, a: float, b: float) -> Floats:
     return np.stack([value * power, value * a * power * np.log(x)], axis=1)
 
 
-def _to_a_floor_slopes(x: Floats, floor: float, scale: float, exponent: float) -> Floats:
-    """[points, parameters]."""
-    power = x**-exponent
-    return np.stack([np.ones_like(x), power, -scale * power * np.log(x)], axis=1)
-
-
 def _fit_exponentiated_power(x: Floats, y: Floats, sigma: Floats) -> Floats:
     """From the line ln(−ln c) = ln(−a) + b·ln k, refined where errors are those of c."""
     inner = np.log(-np.log(np.clip(y, 1e-6, 1.0 - 1e-6)))
@@ -178,22 +173,25 @@ def _fit_log_linear(x: Floats, y: Floats, sigma: Floats) -> Floats:
 
 
 def _fit_to_a_floor(x: Floats, y: Floats, sigma: Floats) -> Floats:
-    """In units of the geometric mean of x, so that the three parameters are of one size."""
+    """By the exponent alone, ever more finely: it fixes floor and scale, which are a line within bounds.
+
+    In units of the geometric mean of x, so that the three parameters are of one size.
+    """
     unit = float(np.exp(np.log(x).mean()))
-    starts = []
-    for exponent in (0.1, 0.3, 1.0, 3.0):  # the curve's bend is what is hard to find
-        power = (x / unit) ** -exponent
-        scale = max(float(np.polyfit(power, y, 1)[0]), 1e-6)
-        floor = float(np.clip(y.mean() - scale * power.mean(), 0.0, max(float(y.min()), 0.0)))
-        starts.append((floor, scale, exponent))
-    fits = [
-        _least_squares(
-            _to_a_floor, _to_a_floor_slopes, x / unit, y, sigma, start, ((0.0, 0.0, 0.0), (1.0, np.inf, 10.0))
-        )
-        for start in starts
-    ]
-    best = min(fits, key=lambda p: float(np.square((y - _to_a_floor(x / unit, *p)) / sigma).sum()))
-    return np.array([best[0], best[1] * unit ** best[2], best[2]])
+    w = sigma**-2 / (sigma**-2).sum()
+    found, (low, high) = np.zeros(3), EXPONENTS
+    for _ in range(ROUNDS):
+        exponents = np.geomspace(low, high, STEPS)
+        power = (x / unit) ** -exponents[:, None]
+        mean = power @ w
+        slope = (power * y @ w - mean * (y @ w)) / ((power - mean[:, None]) ** 2 @ w)
+        floor = np.clip(y @ w - np.maximum(slope, 0.0) * mean, 0.0, 1.0)
+        scale = np.maximum(power * (y - floor[:, None]) @ w / (power**2 @ w), 0.0)
+        loss = (y - floor[:, None] - scale[:, None] * power) ** 2 @ w
+        at = int(loss.argmin())
+        low, high = exponents[max(at - 1, 0)], exponents[min(at + 1, STEPS - 1)]
+        found = np.array([floor[at], scale[at] * unit ** exponents[at], exponents[at]])
+    return found
 
 
 def _least_squares(

@@ -123,11 +123,8 @@ def _add_critique_costs(result: StudyResult, study: Study) -> StudyResult:
 
 def digest_inputs(directory: StudyDirectory, study: Study, parts: Iterable[plan.Part]) -> str:
     """Names all that the results of a study are made of: its file, its runs, and the code that reads them."""
-    said: list[str | bytes] = [
-        metagen.__version__,
-        *(path.read_bytes() for path in code_files()),
-        study_schema.dump(study),
-    ]
+    code = (path.read_bytes() for path in code_files())
+    said: list[str | bytes] = [metagen.__version__, *code, study_schema.dump(study)]
     for role in ("development", *(part.role for part in parts)):
         run = directory.role(role)
         said += [

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from math import nan
@@ -131,8 +131,8 @@ def dealt(result: StudyResult, *, seed: int = 0) -> list[Dealt]:
         if over.sum() < 2 * FEW:
             continue
         classes, correct = dense(pool.classes[over]), pool.correct[over].astype(np.float64)
-        for mean in (m for m in MEANS if m <= pool.classes.shape[1]):
-            right, same, drawn = _dealt(classes, correct, mean, seed)
+        means = [mean for mean in MEANS if mean <= pool.classes.shape[1]]
+        for mean, right, same, drawn in zip(means, *_dealt(classes, correct, means, seed), strict=True):
             found.append(Dealt(model.name, float(mean), _whole(right, over), _whole(same, over), drawn))
     return found
 
@@ -243,15 +243,21 @@ def _factor(means: Floats, costs: Floats, wanted: float, paid: float) -> float:
     return float((costs[at - 1] + step * (costs[at] - costs[at - 1])) / paid)
 
 
-def _dealt(classes: Ints, correct: Floats, mean: int, seed: int) -> tuple[Floats, Floats, float]:
+def _dealt(
+    classes: Ints, correct: Floats, means: Sequence[int], seed: int
+) -> tuple[Floats, Floats, list[float]]:
     """By problem, over random orders of its samples: accuracy under the plan learned on the other half of the problems,
-    and with `mean` samples for all; and the mean number of samples that plans drew.
+    and with as many samples for all, [means, problems] each; and the mean numbers of samples that plans drew.
     """
     rng = np.random.default_rng(seed)
     problems, size = classes.shape
     order = rng.permutation(problems)
     halves = order[::2], order[1::2]
-    right, same, drawn = np.zeros(problems), np.zeros(problems), 0.0
+    right, same, drawn = (
+        np.zeros((len(means), problems)),
+        np.zeros((len(means), problems)),
+        np.zeros(len(means)),
+    )
     learned = [
         Difficulty.learn(classes[h], correct[h], first=FIRST, orders=ORDERS, seed=seed) for h in halves
     ]
@@ -259,13 +265,14 @@ def _dealt(classes: Ints, correct: Floats, mean: int, seed: int) -> tuple[Floats
         places = rng.permuted(np.broadcast_to(np.arange(size), classes.shape), axis=1)
         ids, hits = (np.take_along_axis(array, places, axis=1) for array in (classes, correct))
         curves = np.pad(running_vote(ids, hits), ((0, 0), (1, 0)))
-        for mine, other in ((halves[0], learned[1]), (halves[1], learned[0])):
-            plan = Plan(float(mean * len(mine)), (other,))
-            given = plan.replay(ids[mine], np.ones((len(mine), size)))
-            right[mine] += accuracy_at(curves[mine], given)
-            drawn += float(given.sum())
-        same += curves[:, mean]
-    return right / ORDERS, same / ORDERS, drawn / ORDERS / problems
+        for at, mean in enumerate(means):
+            for mine, other in ((halves[0], learned[1]), (halves[1], learned[0])):
+                plan = Plan(float(mean * len(mine)), (other,))
+                given = plan.replay(ids[mine], np.ones((len(mine), size)))
+                right[at, mine] += accuracy_at(curves[mine], given)
+                drawn[at] += float(given.sum())
+            same[at] += curves[:, mean]
+    return right / ORDERS, same / ORDERS, (drawn / ORDERS / problems).tolist()
 
 
 def _whole(values: Floats, over: Bools) -> Floats:

@@ -20,6 +20,9 @@ from metagen.runs.curves.frontier import bootstrap_weights, ladder, shared_probl
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Curve, Floats
 
+#: Accuracies that differ by no more are a tie.
+LED = float(margin())
+
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
@@ -54,7 +57,8 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
     that one of them does not know, and for curves without a problem in common.
     """
     over = shared_problems([a, b])
-    every = _zeros(*_means(a, cost, over), *_means(b, cost, over))
+    ((at, gap),) = zip(*_knots(*_means(a, cost, over), *_means(b, cost, over)), strict=True)
+    every = _zeros(at, gap)
     if not every:
         return None
     place, rising = every[-1]
@@ -65,15 +69,19 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
         return Crossing(*names, place, np.nan, np.nan, tuple(found), np.nan)
     drawn, crossed = [], 0
     one, other = _rows(a, cost, over), _rows(b, cost, over)
-    for weights in bootstrap_weights(count, resamples, seed):
-        first, second = _weighted_means(*one, weights), _weighted_means(*other, weights)
-        alike = [at for at, sign in _zeros(*first, *second) if sign == rising]
+    means = [
+        (*_weighted_means(*one, weights), *_weighted_means(*other, weights))
+        for weights in bootstrap_weights(count, resamples, seed)
+    ]
+    knots = _knots(*(np.array(column) for column in zip(*means, strict=True)))
+    for at, gap, lead in zip(*knots, _leads(*knots).tolist(), strict=True):
+        alike = [at for at, sign in _zeros(at, gap) if sign == rising]
         crossed += bool(alike)
         if alike:
             drawn.append(min(alike, key=lambda at: abs(log(at / place))))
         else:
             # Whoever is ahead below the crossing is so all along: it lies beyond.
-            drawn.append(inf if _lead(*first, *second) * rising < 0 else 0.0)
+            drawn.append(inf if lead * rising < 0 else 0.0)
     low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
     return Crossing(*names, place, float(low), float(high), tuple(found), crossed / resamples)
 
@@ -85,7 +93,7 @@ def common(a: Curve, b: Curve, cost: str) -> Range | None:
     least, most = max(first[0][0], second[0][0]), min(first[0][-1], second[0][-1])
     if least > most:
         return None
-    lead = _lead(*first, *second)
+    lead = float(_leads(*_knots(*first, *second))[0])
     return Range(float(least), float(most), a.name if lead > 0 else b.name if lead < 0 else None)
 
 
@@ -111,38 +119,40 @@ def _weighted_means(costs: Floats, rows: Floats, weights: Floats) -> tuple[Float
 def _knots(x: Floats, y: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats]:
     """The costs at which either curve has a point, within those that both have; accuracy of the first − the second.
 
-    Among points of equal cost the last counts, which has the most samples.
+    [curves, points] of each, and [curves, knots]; or one curve, [points]. The difference is 0 where two curves have no
+    costs in common.
     """
-    least, most = max(x[0], u[0]), min(x[-1], u[-1])
-    if least > most:
-        return np.zeros(0), np.zeros(0)
-    at = np.unique(np.clip(np.concatenate([x, u]), least, most))
-    return at, _at(at, x, y) - _at(at, u, v)
+    x, y, u, v = map(np.atleast_2d, (x, y, u, v))
+    least, most = np.maximum(x[:, :1], u[:, :1]), np.minimum(x[:, -1:], u[:, -1:])
+    at = np.sort(np.clip(np.concatenate([x, u], axis=1), least, most), axis=1)
+    return at, np.where(least > most, 0.0, _at(at, x, y) - _at(at, u, v))
 
 
 def _at(places: Floats, x: Floats, y: Floats) -> Floats:
-    last = np.append(np.diff(x) > 0.0, True)
-    return np.asarray(np.interp(places, x[last], y[last]))
+    """`np.interp` row by row. Among points of equal cost the last counts, which has the most samples."""
+    before = (x[:, None, :] <= places[:, :, None]).sum(axis=2) - 1
+    after = np.minimum(before + 1, x.shape[1] - 1)
+    x0, x1, y0, y1 = (np.take_along_axis(of, i, axis=1) for of in (x, y) for i in (before, after))
+    return np.asarray(y0 + (y1 - y0) / np.where(x1 > x0, x1 - x0, 1.0) * (places - x0))
 
 
-def _zeros(x: Floats, y: Floats, u: Floats, v: Floats) -> list[tuple[float, int]]:
-    """Where the difference changes its sign, and to which: +1 where the first curve takes the lead."""
-    at, gap = _knots(x, y, u, v)
-    sign = np.sign(np.where(np.abs(gap) <= margin(), 0.0, gap)).astype(int)
-    led = np.flatnonzero(sign)
+def _zeros(at: Floats, gap: Floats) -> list[tuple[float, int]]:
+    """Where the difference changes its sign, and to which: +1 where the first curve takes the lead. [knots] each."""
+    gaps = gap.tolist()
+    led = [(i, 1 if value > 0 else -1) for i, value in enumerate(gaps) if abs(value) > LED]
     found = []
-    for i, j in pairwise(led.tolist()):
-        if sign[i] == sign[j]:
+    for (i, before), (j, sign) in pairwise(led):
+        if before == sign:
             continue
         # Behind a stretch where they tie, what counts is where the difference is nothing for the last time.
-        last = max(k for k in range(i, j) if gap[k] * sign[j] <= 0.0 < gap[k + 1] * sign[j])
-        zero = at[last] + (at[last + 1] - at[last]) * gap[last] / (gap[last] - gap[last + 1])
-        found.append((float(zero), int(sign[j])))
+        last = max(k for k in range(i, j) if gaps[k] * sign <= 0.0 < gaps[k + 1] * sign)
+        zero = at[last] + (at[last + 1] - at[last]) * gaps[last] / (gaps[last] - gaps[last + 1])
+        found.append((float(zero), sign))
     return found
 
 
-def _lead(x: Floats, y: Floats, u: Floats, v: Floats) -> float:
-    """How far the first curve is ahead, on average over the costs that both have; 0 for a tie."""
-    at, gap = _knots(x, y, u, v)
-    ahead = float(gap.sum()) if len(at) < 2 else float(trapezoid(gap, at) / (at[-1] - at[0]))
-    return ahead if abs(ahead) > margin() else 0.0
+def _leads(at: Floats, gap: Floats) -> Floats:
+    """How far the first curve is ahead, on average over the costs that both have, [curves]; 0 for a tie."""
+    wide = at[:, -1] - at[:, 0]
+    ahead = np.where(wide > 0.0, trapezoid(gap, at, axis=1) / np.where(wide > 0.0, wide, 1.0), gap[:, 0])
+    return np.where(np.abs(ahead) > LED, ahead, 0.0)
