@@ -145,7 +145,7 @@ def code_files() -> list[Path]:
     """The code that results depend on: a change of it may change them. Files that draw are left out."""
     root = Path(metagen.__file__).parent
     runs = (path for path in sorted((root / "runs").rglob("*.py")) if ABOVE.isdisjoint(path.parts))
-    files = (*sorted((root / "analysis").glob("*.py")), *runs, root / "cost.py")
+    files = (*sorted((root / "analysis").rglob("*.py")), *runs, root / "cost.py")
     return [path for path in files if b"\nfrom matplotlib" not in path.read_bytes()]
 
 
