@@ -35,7 +35,7 @@ MODEL, MOST = "smollm2-135m-solver", 120
 
 def accuracies(run: RunDirectory) -> Iterator[str]:
     names = [line.name.removeprefix("float32/") for line in run.state().lines if line.generator == "float32"]
-    compared, _ = compare(run, run, {f"float32/{name}": f"bfloat16/{name}" for name in names})
+    compared, _ = compare(run, run, [(f"float32/{name}", f"bfloat16/{name}") for name in names])
     yield "| | float32 | bfloat16 | difference, points | p (Holm) | detectable | gained, lost | as often right |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, one in zip(names, compared, strict=True):
