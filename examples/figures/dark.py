@@ -14,7 +14,7 @@ CSS = files("metagen.runs.page").joinpath("page.css")
 
 
 def dark_colours() -> dict[str, str]:
-    """The dark colour for each colour that figures are drawn in. What was white lets the page through."""
+    """The dark colour for each colour that figures are drawn in. White becomes transparent."""
     told = CSS.read_text(encoding="utf-8").partition("prefers-color-scheme: dark")[2]
     found = dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", told))
     return {colour: found[variable] for colour, variable in VARIABLES.items()} | {"#ffffff": "none"}

@@ -17,7 +17,7 @@ from metagen.logs import logger
 _LOG = logger(__name__)
 #: Losses after which a request may be what kills: no two of these are at one replica.
 SUSPECT = 2
-#: What a request hears that a closing pool cuts off.
+#: The error of a request that a closing pool cuts off.
 CLOSED = "the pool was closed while a request was running; make a new pool"
 
 
@@ -51,7 +51,7 @@ class Waste:
 
 
 class Crew:
-    """Lives in one event loop. What a lost replica was asked goes to another one, with the same seeds.
+    """Lives in one event loop. Requests of a lost replica go to another one, with the same seeds.
 
     facts: of the engine. A subclass says which replicas there are (`visit`), and when none will come (`over`).
     """

@@ -70,7 +70,7 @@ class Fleet(Crew):
         self._slots: set[_Slot] = set()
         self._names = count()
         self._refusal: MetagenError | None = None
-        #: What each guest has told; among its loads is every replica that it may ask.
+        #: The newest report of each guest; among its loads is every replica that it may ask.
         self._guests: dict[str, Report] = {}
 
     async def open(self, replicas: int) -> Facts:
@@ -145,7 +145,7 @@ class Fleet(Crew):
                 slot.leaving.set()
 
     async def close(self) -> None:
-        """Close all engines and end all replicas. Who waits for an answer gets an EngineError."""
+        """Close all engines and end all replicas. Requests without an answer get an EngineError."""
         self._closed = True
         tasks = [slot.task for slot in self._slots if slot.task is not None]
         tasks += [] if self._scales is None else [self._scales]

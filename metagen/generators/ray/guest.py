@@ -61,7 +61,7 @@ class Guest(Crew):
         return Report(loads, self._waiting, self._lost, self.waste.attempts)
 
     async def close(self) -> None:
-        """Leave all replicas. Who waits for an answer gets an EngineError."""
+        """Leave all replicas. Requests without an answer get an EngineError."""
         self._closed = True
         stays = tuple(self._stays)
         for stay in stays:

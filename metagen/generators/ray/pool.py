@@ -151,7 +151,7 @@ class RayPool:
     def reads_apart(self) -> bool:
         return self.facts.reads_apart
 
-    #: What a lost replica was asked is asked anew.
+    #: Requests of a lost replica are asked anew.
     tells_attempts = True
 
     @property

@@ -1,4 +1,4 @@
-"""What strategies ask for beyond the pools that can be counted: as a probe measured it, scaled to all problems."""
+"""The calls of strategies beyond the pools that can be counted: as a probe measured them, scaled to all problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metagen.runs.work.forecast.judging import FIGURES
 from metagen.runs.work.forecast.probe import Trial
 from metagen.tasks.base import Problem
 
-#: What makers that are not defined by name in the experiment make: texts, scores.
+#: Names for the work of makers that the experiment does not define by name: texts, scores.
 OTHERS = {True: "other texts", False: "other scores"}
 
 

@@ -1,7 +1,7 @@
 """Runs an experiment in shards into one run directory, like any other run: resumable at any moment.
 
-Each driver is an actor with a part of the problems and a journal on the disk of its machine. What it records is copied
-into the run's journal as it comes, and its tables when it has ended; then nothing tells the run from one of a single
+Each driver is an actor with a part of the problems and a journal on the disk of its machine. Its records are copied
+into the run's journal as they come, and its tables when it has ended; then nothing tells the run from one of a single
 driver. The replicas of the engines belong to this process, and all drivers ask them. A total budget is dealt out by
 problem before the work, so that drivers need not agree on what is left of it.
 """

@@ -26,7 +26,7 @@ TYPES = {
     torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32", torch.float64: "fp64",
     torch.int64: "i64", torch.int32: "i32", torch.bool: "i1", torch.uint8: "u8",
 }  # fmt: skip
-#: What is compiled for Ampere and for Hopper.
+#: Capabilities of Ampere and Hopper, each with the number format that is compiled for it.
 TARGETS = {80: torch.float32, 90: torch.bfloat16}
 Launches = dict[tuple[Any, ...], tuple[Any, dict[str, Any], dict[str, Any], int]]
 
