@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 
 from metagen import trust
+from metagen.apart import Apart
 from metagen.errors import DataError, InputError, MetagenError, PluginError, UnsupportedError
 from metagen.sequence import Form, Message, Prompt, Sequence, digest
-from metagen.tasks.apart import Apart
 from metagen.tasks.base import Problem, Task
 from metagen.values import Amount, Count, Text
 from metagen.verifiers.base import AnswerRule

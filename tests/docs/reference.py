@@ -33,6 +33,7 @@ GROUND = "The base of all other layers. It knows nothing above itself, and needs
 MARK = f"<!-- Below, written by {REFRESH}. -->"
 #: Modules that no page shows, with what is below them: the inside of metagen, and programs that are started.
 LEFT_OUT = (
+    "metagen.apart",
     "metagen.attempts",
     "metagen.batch",
     "metagen.border",

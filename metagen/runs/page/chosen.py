@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from metagen.journal import SQLiteJournal
@@ -77,14 +77,23 @@ class Chosen:
         return Table("chosen", "Chosen problems.", ("kind", "problem", "level", "reference", "said"), rows)
 
 
-def choose(directory: RunDirectory) -> Chosen | None:
-    """Of a finished run, at most `OF_A_KIND` problems of each kind, spread over the task; None without such a run."""
+def searches(lines: Iterable[Cell]) -> frozenset[str]:
+    """Names of the configurations that search, and know no answer."""
+    found = (line for line in lines if registry.says(line.kind, "searches") and not line.oracle)
+    return frozenset(line.name for line in found)
+
+
+def choose(directory: RunDirectory, searching: Set[str]) -> Chosen | None:
+    """Of a finished run, at most `OF_A_KIND` problems of each kind, spread over the task; None without such a run.
+
+    searching: as `searches` finds them.
+    """
     if not directory.table("problems").exists() or not directory.table("candidates").exists():
         return None
     lines = directory.state().lines
     # Of all problems only what tells their kinds; few of them are read again.
     with Examiner(directory, lines, tables=("problems", "candidates", "outcomes"), brief=True) as examiner:
-        every = sorted((number, kinds(problem, lines)) for number, problem in examiner.each())
+        every = sorted((number, kinds(problem, lines, searching)) for number, problem in examiner.each())
     with Examiner(directory, lines) as examiner:
         found = {kind: [number for number, named in every if kind in named] for kind in KINDS}
         taken: dict[int, str] = {}
@@ -102,14 +111,14 @@ def choose(directory: RunDirectory) -> Chosen | None:
         )
 
 
-def kinds(problem: Examined, lines: Sequence[Cell]) -> list[str]:
-    """All that it is."""
+def kinds(problem: Examined, lines: Sequence[Cell], searching: Set[str]) -> list[str]:
+    """All that it is. searching: as of `choose`."""
     shared = [pool for pool in problem.pools if pool.configuration is None]
     by_name = {line.name: line for line in lines}
 
     def is_rescued(configuration: str, right: bool) -> bool:
         line = by_name.get(configuration)
-        if not right or line is None or not registry.says(line.kind, "searches") or line.oracle:
+        if not right or line is None or configuration not in searching:
             return False
         ours = [pool for pool in shared if pool.generator == line.generator] or shared
         return bool(ours) and not any(pool.voted for pool in ours)

@@ -20,6 +20,7 @@ from metagen.analysis.matrix import matrix_diagram
 from metagen.analysis.study_figures import Frame, Panel
 from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
+from metagen.runs.page.workers import Workers
 from metagen.runs.questions.section import Heat, Plot, Table, has_band
 
 #: Axes of the figure of winners, by what studies are compared at.
@@ -76,8 +77,26 @@ class Group:
     choice: str = ""
 
 
-def groups(pictures: Iterable[Plot | Heat]) -> list[Group]:
-    """For the page, each where its first picture stands. What has nothing to show is left out."""
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What each budget of a cost buys."""
+
+    points: Sequence[Point]
+    axis: Axis
+    title: str
+
+
+def groups(sections: Iterable[Iterable[Plot | Heat]], workers: Workers) -> list[list[Group]]:
+    """The pictures of each section for the page, each where its first stands. What has nothing to show is left out."""
+    grouped = [_groups(pictures) for pictures in sections]
+    drawn = iter(workers.map(_draw, [one for groups in grouped for same in groups for one in same]))
+    return [
+        [Group(tuple(next(drawn) for _ in same), "against" if len(same) > 1 else "") for same in groups]
+        for groups in grouped
+    ]
+
+
+def _groups(pictures: Iterable[Plot | Heat]) -> list[list[Plot | Heat]]:
     found: dict[object, list[Plot | Heat]] = {}
     for i, picture in enumerate(pictures):
         if not drawable(picture):
@@ -88,13 +107,11 @@ def groups(pictures: Iterable[Plot | Heat]) -> list[Group]:
             key = (picture.title, picture.y, picture.y_log, picture.steps)
             # One picture for each axis.
             found.setdefault(i if picture.x in _axes(found.get(key, ())) else key, []).append(picture)
-    return [
-        Group(
-            tuple(draw_plot(one) if isinstance(one, Plot) else shade_cells(one) for one in same),
-            "against" if len(same) > 1 else "",
-        )
-        for same in found.values()
-    ]
+    return list(found.values())
+
+
+def _draw(picture: Plot | Heat) -> Drawn | Shaded:
+    return draw_plot(picture) if isinstance(picture, Plot) else shade_cells(picture)
 
 
 def _axes(pictures: Iterable[Plot | Heat]) -> set[str]:
@@ -166,8 +183,11 @@ def numbers(picture: Plot | Heat) -> Table:
     return Table(picture.name, picture.caption, columns, tuple(rows), frozenset(range(2, len(columns))))
 
 
-def whole(picture: Plot | Heat) -> Figure:
+def whole(picture: Plot | Heat | Best) -> Figure:
     """All of a picture in one figure. Raises InputError if nothing of it has a place."""
+    if isinstance(picture, Best):
+        with study_figures.style():
+            return figures.best_under_budget(picture.points, x=picture.axis, title=picture.title)
     if isinstance(picture, Plot):
         panels, _ = _panels(picture)
         return study_figures.panels_figure(panels, frame(picture), title=picture.title)
@@ -183,7 +203,7 @@ def whole(picture: Plot | Heat) -> Figure:
         )
 
 
-def best_figure(result: StudyResult) -> Figure | None:
+def best(result: StudyResult) -> Best | None:
     """What each budget of the main cost buys, with winners named as in tables; None where no cost is known."""
     cost = frontier.main_cost(result)
     axis = MAIN.get(cost or "")
@@ -194,8 +214,7 @@ def best_figure(result: StudyResult) -> Figure | None:
         Point(cell.curve.full_name(cell.point), cell.cost, cell.accuracy, cell.low, cell.high)
         for cell in cells
     ]
-    with study_figures.style():
-        return figures.best_under_budget(points, x=axis, title=f"{result.name}: the best that a budget buys")
+    return Best(points, axis, f"{result.name}: the best that a budget buys")
 
 
 def drawable(picture: Plot | Heat) -> bool:

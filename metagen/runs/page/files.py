@@ -4,39 +4,51 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from io import StringIO
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from metagen.analysis import study_figures
+from metagen.runs.page import draw
 from metagen.runs.page.draw import file_name
 from metagen.runs.page.kept import Record, digest_drawing
-from metagen.runs.questions.section import Table
+from metagen.runs.page.workers import Workers
+from metagen.runs.questions.section import Heat, Plot, Table
 
 #: The figures and tables that a report is made of, a path on each line.
 WRITTEN = "files.txt"
 
 
 def write_figures(
-    root: Path, figures: Iterable[tuple[str, Figure]], before: Record, *, papers: bool
+    root: Path,
+    pictures: Mapping[str, Plot | Heat | draw.Best],
+    before: Record,
+    *,
+    papers: bool,
+    workers: Workers,
 ) -> list[Path]:
-    """`figures/NAME.svg` of each; equal figures give equal bytes. Returns the paths.
+    """`figures/NAME.svg` of each, by its name; equal pictures give equal bytes. Returns the paths.
 
     papers: `.png` and `.pdf` too; they are drawn only where something has changed since the report before.
     """
     (root / "figures").mkdir(exist_ok=True)
-    same, files = before.drawn_by == digest_drawing(), []
-    for name, figure in figures:
-        stem = root / "figures" / name
-        files.append(study_figures.save_svg(figure, stem))
-        if papers:
-            three = [f"figures/{name}.{ending}" for ending in ("svg", "png", "pdf")]
-            if not (same and before.holds(root, three)):
-                study_figures.save_printed(figure, stem)
-            files += [root / path for path in three[1:]]
-    return files
+    same = before.drawn_by == digest_drawing()
+    endings = ("svg", "png", "pdf") if papers else ("svg",)
+    stems = [root / "figures" / name for name in pictures]
+    kept = before if same else Record()
+    pairs = zip(pictures.values(), stems, strict=True)
+    workers.map(_write_figure, [(picture, stem, kept, papers) for picture, stem in pairs])
+    return [stem.with_name(f"{stem.name}.{ending}") for stem in stems for ending in endings]
+
+
+def _write_figure(given: tuple[Plot | Heat | draw.Best, Path, Record, bool]) -> None:
+    """before: what need not be drawn anew for papers, where the SVG is the same."""
+    picture, stem, before, papers = given
+    figure = draw.whole(picture)
+    study_figures.save_svg(figure, stem)
+    names = [f"figures/{stem.name}.{ending}" for ending in ("svg", "png", "pdf")]
+    if papers and not before.holds(stem.parent.parent, names):
+        study_figures.save_printed(figure, stem)
 
 
 def write_tables(root: Path, tables: Iterable[tuple[str, Table]]) -> list[Path]:

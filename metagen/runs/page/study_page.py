@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
-
-from matplotlib.figure import Figure
 
 from metagen.runs import words
 from metagen.runs.curves.measured import FEW
@@ -23,10 +22,12 @@ from metagen.runs.note import Note
 from metagen.runs.page import chosen, draw, files, html_page, kept, markdown, measured
 from metagen.runs.page.answer import answer, gist
 from metagen.runs.page.browser import Embedded
+from metagen.runs.page.chosen import Chosen
 from metagen.runs.page.headline import headline
 from metagen.runs.page.html_page import FIGURES, NAME, TABLES
 from metagen.runs.page.kept import Record
-from metagen.runs.questions.section import Finding, Section, Table
+from metagen.runs.page.workers import Workers
+from metagen.runs.questions.section import Finding, Heat, Plot, Section, Table
 from metagen.runs.words import duration
 
 MARKDOWN = "report.md"
@@ -61,15 +62,24 @@ class View:
 
 
 def publish(
-    root: Path, result: StudyResult, sections: Iterable[Section], *, papers: bool = False, made_of: str = ""
+    root: Path,
+    result: StudyResult,
+    sections: Iterable[Section],
+    *,
+    papers: bool = False,
+    made_of: str = "",
+    workers: Workers | None = None,
+    looked: Future[Chosen | None] | None = None,
 ) -> None:
     """Write `report.html`, `report.md`, `figures/`, `tables/`, `findings.json` and `curves.csv` into `root`.
 
     sections: any of them, in any order; those that curves alone can give are added. papers: draw figures as PDF and PNG
     too; later reports do so as well. made_of: names all that the report is made of, if given: a report of the same that
     is whole stays. `files.txt` lists the figures and tables, so that those of an earlier report which are no longer
-    part of it are removed. Raises DataError if the page would be too large even without figures.
+    part of it are removed. workers: who draws. looked: the chosen problems (`choose`), where somebody has begun to look
+    for them. Raises DataError if the page would be too large even without figures.
     """
+    workers = workers or Workers()
     before = Record.of(root)
     whole = bool(made_of) and before.made_of == made_of and before.holds(root, before.files)
     papers = papers or any(name.endswith(".pdf") for name in files.listed(root))
@@ -79,26 +89,34 @@ def publish(
     directory = RunDirectory.at(root)
     with writing(root, "the figures and tables of the report"):
         kept.forget(root)
-        paths = files.write_figures(root, _figures(ordered, result), before, papers=papers)
+        pictures = _pictures(ordered, result)
+        paths = files.write_figures(root, pictures, before, papers=papers, workers=workers)
         paths += files.write_tables(root, _tables(ordered))
         names = [path.relative_to(root).as_posix() for path in paths]
         files.renew(root, set(names))
     written = _texts(root, result, ordered, papers)
     if not whole:
-        written[NAME] = _page(root, result, ordered)
+        written[NAME] = _page(root, result, ordered, workers, looked or choose(root, workers))
     for name, text in written.items():
         directory.write(name, text)
     digests = {name: kept.digest_file(root / name) for name in (*names, *written, NAME)}
     Record(made_of, kept.digest_drawing(), papers, digests).write(root)
 
 
-def _figures(sections: Iterable[Section], result: StudyResult) -> Iterator[tuple[str, Figure]]:
-    """Every figure as a whole, with the name of its files."""
-    for picture in (picture for section in sections for picture in section.pictures):
-        if draw.drawable(picture):
-            yield draw.file_name(picture.name), draw.whole(picture)
-    if (best := draw.best_figure(result)) is not None:
-        yield BEST, best
+def choose(root: Path, workers: Workers) -> Future[Chosen | None]:
+    """Begin to look for the problems of a study that the page shows."""
+    test = RunDirectory(root / "test")
+    lines = test.state().lines if test.table("problems").exists() else ()
+    return workers.begin(chosen.choose, test, chosen.searches(lines))
+
+
+def _pictures(sections: Iterable[Section], result: StudyResult) -> dict[str, Plot | Heat | draw.Best]:
+    """Every picture that is drawn, by the name of its files."""
+    every = [picture for section in sections for picture in section.pictures if draw.drawable(picture)]
+    found: dict[str, Plot | Heat | draw.Best] = {draw.file_name(picture.name): picture for picture in every}
+    if (best := draw.best(result)) is not None:
+        found[BEST] = best
+    return found
 
 
 def _tables(sections: Iterable[Section]) -> Iterator[tuple[str, Table]]:
@@ -161,12 +179,19 @@ def _distinct(section: Section, taken: dict[str, int]) -> Section:
 # ------------------------------------------------------------------------------------------------ HTML
 
 
-def _page(root: Path, result: StudyResult, sections: Sequence[Section]) -> str:
+def _page(
+    root: Path,
+    result: StudyResult,
+    sections: Sequence[Section],
+    workers: Workers,
+    looking: Future[Chosen | None],
+) -> str:
+    drawn = draw.groups([s.pictures for s in sections], workers)
     views = [
-        View(f"section-{draw.file_name(s.name)}", gist(s), s, draw.groups(s.pictures), s.tables, _answers(s))
-        for s in sections
+        View(f"section-{draw.file_name(s.name)}", gist(s), s, pictures, s.tables, _answers(s))
+        for s, pictures in zip(sections, drawn, strict=True)
     ]
-    looked = chosen.choose(RunDirectory(root / "test"))
+    looked = looking.result()
     context: dict[str, Any] = {
         "name": result.name,
         "browsed": looked is not None,

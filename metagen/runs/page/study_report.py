@@ -55,15 +55,18 @@ def publish(
     """
     from metagen.runs.page import kept
     from metagen.runs.page import study_page as page
+    from metagen.runs.page.workers import Workers
 
-    phase = phase or Phase()
+    phase, root = phase or Phase(), directory.root
     made_of = kept.digest_sections(result, study, run.extras(directory, study))
-    if (found := kept.load(directory.root, made_of)) is None:
-        found = sections(result, study, directory, phase)
-        kept.save(directory.root, made_of, found)
-    phase.begin("page")
-    whole = kept.digest_page(directory, made_of)
-    page.publish(directory.root, result, found, papers=papers, made_of=whole)
+    with Workers.of(result) as workers:
+        whole, looked = kept.digest_page(directory, made_of), None
+        if (found := kept.load(root, made_of)) is None:
+            looked = page.choose(root, workers)
+            found = sections(result, study, directory, phase)
+            kept.save(root, made_of, found)
+        phase.begin("page")
+        page.publish(root, result, found, papers=papers, made_of=whole, workers=workers, looked=looked)
     return result, found
 
 

@@ -35,7 +35,7 @@ if sys.argv[2] == "curves":
 elif sys.argv[2] == "page":
     report.publish(directory)
 else:
-    chosen.choose(directory)
+    chosen.choose(directory, chosen.searches(directory.state().lines))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 """
 

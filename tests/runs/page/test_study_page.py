@@ -27,6 +27,7 @@ from metagen.runs.page import study_page as page
 from metagen.runs.page.answer import answer
 from metagen.runs.page.files import WRITTEN
 from metagen.runs.page.headline import headline
+from metagen.runs.page.workers import Workers
 from metagen.runs.questions import frontier
 from metagen.runs.questions.section import Finding, Heat, Section
 from metagen.runs.table.problem import Examined, Examiner, Pool
@@ -421,19 +422,20 @@ def test_the_figure_of_winners_names_them(published: Path) -> None:
     whole = made(24, 8)
     curves = tuple(replace(c, setting=tuned.get(c.strategy, c.setting)) for c in whole.curves)
     result = replace(whole, curves=curves)
-    figure = draw.best_figure(result)
-    assert figure is not None
+    best = draw.best(result)
+    assert best is not None
+    figure = draw.whole(best)
     names = {t.get_text() for axes in figure.axes for t in axes.texts}
     (table,) = (one for one in frontier.section(result).tables if one.name == "frontier")
     won = [row for row in table.rows if row[4] == "yes"]
     assert {name if set == "as written" else f"{name} ({set})" for name, set, *_ in won} <= names
     assert {"small/majority@4", "large/best@4 (verifier=prm, temperature=0.2)"} <= names
     assert (published / "figures" / "best.svg").exists()
-    assert draw.best_figure(replace(made(8, 2), curves=())) is None
+    assert draw.best(replace(made(8, 2), curves=())) is None
 
 
 def test_figures_of_one_quantity_are_chosen_between() -> None:
-    found = draw.groups(plots())
+    (found,) = draw.groups([plots()], Workers())
     assert [[p.name for p in group.pictures] for group in found] == [
         ["by-flops", "by-tokens"],
         ["errors-0.5M"],
@@ -467,17 +469,18 @@ def test_a_plot_of_nothing_is_an_error_that_says_so() -> None:
 
 
 def test_problems_of_each_kind_are_chosen(run: Path) -> None:
-    found = chosen.choose(RunDirectory(run))
+    lines = RunDirectory(run).state().lines
+    searching = chosen.searches(lines)
+    found = chosen.choose(RunDirectory(run), searching)
     assert found is not None and found.total == 9
     assert 0 < len(found.problems) <= 9
     for problem in found.problems:
-        assert found.kinds[problem.problem] in chosen.kinds(problem, RunDirectory(run).state().lines)
+        assert found.kinds[problem.problem] in chosen.kinds(problem, lines, searching)
     assert found.counts["right"] + found.counts["wrong"] <= 9
-    lines = RunDirectory(run).state().lines
     with Examiner(RunDirectory(run), lines) as examiner:  # which reads everything
-        every = [chosen.kinds(problem, lines) for _, problem in examiner.each()]
+        every = [chosen.kinds(problem, lines, searching) for _, problem in examiner.each()]
     assert found.counts == {kind: sum(kind in named for named in every) for kind in chosen.KINDS}
-    assert chosen.choose(RunDirectory(run / "absent")) is None
+    assert chosen.choose(RunDirectory(run / "absent"), set()) is None
     assert chosen._spread([str(i) for i in range(100)], 4) == ["0", "25", "50", "75"]
 
 
@@ -518,9 +521,9 @@ def test_kinds_of_problems_mean_what_they_say() -> None:
     for found, right, expected in cases:
         outcome = {"configuration": search.name, "correct": right}
         problem = Examined("p", 1, "?", "r", (found,), (outcome,))
-        assert chosen.kinds(problem, [search]) == expected
+        assert chosen.kinds(problem, [search], chosen.searches([search])) == expected
         adaptive = replace(search, kind="adaptive_consistency")  # no search
-        assert "search" not in chosen.kinds(problem, [adaptive])
+        assert "search" not in chosen.kinds(problem, [adaptive], chosen.searches([adaptive]))
 
 
 @pytest.mark.slow

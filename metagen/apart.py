@@ -1,4 +1,4 @@
-"""An object of another library in a process of its own.
+"""An object in a process of its own, such as one of another library.
 
 There it has the main thread, which alarms need, and random numbers, logs and a standard output of its own.
 """
@@ -21,6 +21,8 @@ from metagen.errors import MetagenError, PluginError
 
 #: Characters of what an ended process has written that an error quotes.
 TAIL: Final = 300
+#: Seconds in which a process ends whose pipes are closed.
+GRACE: Final = 5.0
 
 
 class Apart:
@@ -40,26 +42,40 @@ class Apart:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             start_new_session=True,  # an interrupt is not for it
         )
-        weakref.finalize(self, _end, self._process, self._log)
+        self._end = weakref.finalize(self, _end, self._process, self._log)
         self.call(target, **options)
 
     def call(self, method: str, **arguments: Any) -> Any:
-        """What a method returns. Raises a MetagenError that it raises, and PluginError where the process has ended."""
+        """What a method returns.
+
+        Raises a MetagenError or OSError that the method raises, and PluginError where the process has ended.
+        """
         asked, answers = self._process.stdin, self._process.stdout
         assert asked is not None and answers is not None
+        request = pickle.dumps((method, arguments))
         with self._lock:
             try:
-                pickle.dump((method, arguments), asked)
+                asked.write(request)
                 asked.flush()
                 said = pickle.load(answers)
-            except (EOFError, OSError, pickle.UnpicklingError):
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # of a pipe that is closed, too
                 raise PluginError(f"the process of {self._what} ended ({self._last()})") from None
-        if isinstance(said, MetagenError):
+        if isinstance(said, MetagenError | OSError):
             raise said
         return said
 
+    def close(self) -> None:
+        """End the process, and with an error whatever waits for it."""
+        self._end()
+
     def _last(self) -> str:
-        status = self._process.wait()
+        if not self._end.alive:
+            return "it was closed"
+        try:
+            status = self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:  # it lives, and nobody can talk with it
+            self._process.kill()
+            status = self._process.wait()
         self._log.seek(0)
         return f"status {status}: {self._log.read().decode(errors='replace').strip()[-TAIL:] or 'it said nothing'}"
 
@@ -91,7 +107,7 @@ def main() -> None:
                 made = getattr(import_module(module), attribute)(**arguments)
             else:
                 said = getattr(made, name)(**arguments)
-        except MetagenError as error:
+        except (MetagenError, OSError) as error:
             said = error
         pickle.dump(said, answers)
         answers.flush()

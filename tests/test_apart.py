@@ -8,8 +8,8 @@ from typing import IO
 
 import pytest
 
+from metagen.apart import Apart
 from metagen.errors import PluginError
-from metagen.tasks.apart import Apart
 
 
 class Worker:
