@@ -15,8 +15,7 @@ from metagen.runs.declare.specs import Experiment
 from metagen.runs.work import build
 from metagen.serve.errors import ApiError, refuse
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import ParallelStrategy
-from metagen.strategies.rewrite import generators_of, with_samples, with_sampling
+from metagen.strategies.rewrite import draws_alike, generators_of, with_samples, with_sampling
 
 _LOG = logger(__name__)
 #: Sampling parameters that the API calls otherwise.
@@ -102,26 +101,13 @@ class Models:
             raise refuse(CALLED.get(field, field), said) from None
         if given.get("logprobs") and not any(hasattr(one.engine, "decode") for one in generators_of(made)):
             raise refuse("logprobs", f"the engine behind {name!r} does not say which tokens it drew")
-        if given.get("temperature") == 0 and self._compares(strategy) and self._draws_alike(made):
+        if given.get("temperature") == 0 and draws_alike(made):
             raise refuse(
                 "temperature",
                 f"at 0 all samples that {name!r} chooses among would be equal; leave it out, or set own_sampling "
                 "(in the file: serve.own_sampling: true), which goes by the file's own sampling parameters",
             )
         return made
-
-    @staticmethod
-    def _compares(strategy: Strategy) -> bool:
-        """Whether it needs samples that differ."""
-        several = isinstance(strategy, ParallelStrategy)
-        return several or any(
-            getattr(strategy, trait, False) for trait in ("chooses", "adaptive", "searches")
-        )
-
-    @staticmethod
-    def _draws_alike(strategy: Strategy) -> bool:
-        drawn = generators_of(strategy)
-        return (getattr(strategy, "n", 2) or 2) > 1 and all(one.params.temperature == 0 for one in drawn)
 
     def _near(self, name: str) -> str:
         near = get_close_matches(name, [*self.names, *self._families], 1)
@@ -145,6 +131,8 @@ def open_models(experiment: Experiment) -> Iterator[Models]:
                 left_out.append(cell.name)
             else:
                 strategies[cell.name] = strategy
+        for generator, text in setup.alike:
+            _LOG.warning("equal samples", extra={"generator": generator, "because": text})
         if left_out:
             _LOG.warning("not served, since they need reference answers", extra={"models": left_out})
         if not strategies:

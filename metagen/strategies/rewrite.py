@@ -1,4 +1,4 @@
-"""The same strategy, drawing otherwise: with other sampling parameters, or another number of samples."""
+"""How a strategy draws, and the same one drawing otherwise: with other parameters, or another number of samples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from metagen.generators.primitive import EngineGenerator
 from metagen.parts import arguments_of
 from metagen.strategies.base import Strategy
 from metagen.strategies.chain.steps import ChainStep
+from metagen.strategies.parallel import ParallelStrategy
 
 
 def with_sampling(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
@@ -39,15 +40,36 @@ def with_samples(strategy: Strategy, n: int) -> Strategy:
 
 def generators_of(part: Any) -> list[EngineGenerator]:
     """The generators over engines that write for a strategy, at any depth."""
-    if isinstance(part, EngineGenerator):
-        return [part]
+    return [one for one in _writers(part) if isinstance(one, EngineGenerator)]
+
+
+def _writers(part: Any) -> list[Generator]:
+    """All that write for a strategy and are made of no others."""
     if isinstance(part, Strategy | ChainStep):
-        return [found for _, value in arguments_of(part) for found in generators_of(value)]
+        return [found for _, value in arguments_of(part) for found in _writers(value)]
+    if isinstance(part, Generator):
+        return [part]
     if isinstance(part, Mapping):
-        return [found for value in part.values() for found in generators_of(value)]
+        return [found for value in part.values() for found in _writers(value)]
     if isinstance(part, list | tuple):
-        return [found for value in part for found in generators_of(value)]
+        return [found for value in part for found in _writers(value)]
     return []
+
+
+def draws_alike(strategy: Strategy) -> bool:
+    """Whether it chooses among samples that are all equal, since all that write for it draw at temperature 0.
+
+    False where a generator is no engine's, which may draw by chance.
+    """
+    traits = ("chooses", "adaptive", "searches")
+    compares = isinstance(strategy, ParallelStrategy) or any(getattr(strategy, one, False) for one in traits)
+    return compares and (getattr(strategy, "n", 2) or 2) > 1 and all(map(_is_greedy, _writers(strategy)))
+
+
+def _is_greedy(generator: Generator) -> bool:
+    if not isinstance(generator, EngineGenerator):
+        return False
+    return generator.params.temperature == 0 and generator.params.search is None
 
 
 def _rewrite(part: Any, changes: Mapping[str, Any]) -> Any:

@@ -40,6 +40,7 @@ from metagen.runs.work.survey import survey
 from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
+from metagen.strategies.rewrite import draws_alike
 from metagen.tasks.base import Problem, Task
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.oracle import Grade
@@ -76,7 +77,22 @@ class Setup:
         """By generator, what readers of figures should know of it: what a recorded pool lacks, and how it is read."""
         return tuple(
             (name, text) for name, made in self.generators.items() for text in getattr(made, "notes", ())
-        )
+        ) + tuple(self.alike)
+
+    @property
+    def alike(self) -> list[tuple[str, str]]:
+        """By generator, which strategies choose among equal samples of it."""
+        found: dict[str, dict[str, None]] = {}
+        for cell in self.configurations:
+            if draws_alike(self.strategy(cell)):
+                found.setdefault(cell.generator, {})[cell.strategy] = None
+        return [
+            (
+                name,
+                f"at temperature 0 all samples are equal, so {', '.join(those)} cannot gain from more of them",
+            )
+            for name, those in found.items()
+        ]
 
     @property
     def journaled(self) -> bool:
@@ -401,14 +417,17 @@ def _shared_sandbox() -> Any:
 
 
 def cautions(setup: Setup) -> list[str]:
-    """What a reader of the results should know before they are made: strategies that an oracle steers."""
+    """What a reader of the results should know before they are made.
+
+    Which strategies an oracle steers, and which choose among equal samples.
+    """
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
         f"strategies.{name}: a verifier that knows the answers steers it; its results are upper bounds, marked "
         "(oracle), and never recommended"
         for name in setup.experiment.strategies
         if name in knowing
-    ]
+    ] + [f"generators.{name}: {text}" for name, text in setup.alike]
 
 
 def _enough(

@@ -15,7 +15,7 @@ from metagen.runs.declare import registry
 from metagen.runs.declare.cells import configurations
 from metagen.runs.declare.schema import load
 from metagen.runs.directory import Cell
-from metagen.runs.work.build import open_setup
+from metagen.runs.work.build import cautions, open_setup
 from metagen.strategies.base import Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
 from metagen.verifiers.reward import OutcomeRewardModel, ProcessRewardModel
@@ -123,6 +123,17 @@ def test_everything_that_the_grid_needs_is_made_and_works(file: Path) -> None:
             for strategy in strategies.values():
                 check(strategy, problem.prompt)
     assert log(file) == ["open", "close"]
+
+
+def test_votes_among_equal_samples_are_told_before_and_with_the_results(file: Path) -> None:
+    cold = load(file, sets=["generators.mid.temperature=0"])
+    with open_setup(cold) as setup:
+        said = (
+            "at temperature 0 all samples are equal, so majority, best, outcome, bound cannot gain from more"
+        )
+        assert [text for text in cautions(setup) if said in text] and said in dict(setup.notes)["mid"]
+    with open_setup(load(file)) as setup:
+        assert not setup.notes and not any("temperature" in text for text in cautions(setup))
 
 
 def check(strategy: Strategy, prompt: object) -> None:
