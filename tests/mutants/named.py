@@ -234,6 +234,13 @@ NAMED = (
         "tests/strategies/adaptive/test_confidence.py::test_order_changes_nothing",
     ),
     Named(
+        "what ties with a threshold but for rounding reaches it",
+        "metagen/strategies/adaptive/filtered.py",
+        "return confidence >= least - ROUNDING * abs(least)",
+        "return confidence >= least",
+        "tests/strategies/adaptive/test_confidence.py::test_a_copy_of_the_sample_that_set_the_threshold_is_not_given_up",
+    ),
+    Named(
         "how long a call takes changes nothing of a search under a budget",
         "metagen/batch.py",
         "at_once = not _is_limited(place, stage) or _fit(",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import abc
 from dataclasses import field
+from typing import Final
 
 from metagen.errors import InputError
 from metagen.parts import part
@@ -20,6 +21,9 @@ from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import ParallelStrategy
 from metagen.values import Count, Fraction
 from metagen.verifiers.base import AnswerRule
+
+#: What float32 may change in the confidence of equal tokens that were computed in another batch, or in blocks.
+ROUNDING: Final = 1e-5
 
 
 @part
@@ -86,6 +90,11 @@ def threshold(confidences: abc.Sequence[float], keep: float) -> float:
     return sorted(confidences, reverse=True)[count - 1]
 
 
+def reaches(confidence: float, least: float) -> bool:
+    """Whether a confidence is at least a threshold, or ties with it but for rounding."""
+    return confidence >= least - ROUNDING * abs(least)
+
+
 def confident_vote(
     classes: abc.Sequence[str | None],
     confidences: abc.Sequence[float],
@@ -96,7 +105,7 @@ def confident_vote(
 ) -> Selection:
     """A vote weighted by confidence among those that reach the threshold; keep = 1 is a weighted vote of all."""
     least = threshold(confidences, keep)
-    kept = [i for i, value in enumerate(confidences) if value >= least]
+    kept = [i for i, value in enumerate(confidences) if reaches(value, least)]
     chosen = weighted_vote(
         [classes[i] for i in kept], [confidences[i] for i in kept], [members[i] for i in kept], salt
     )

@@ -21,7 +21,7 @@ from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.confidence import Confidence, Source
 from metagen.strategies.adaptive.consistency import Beta
-from metagen.strategies.adaptive.filtered import threshold
+from metagen.strategies.adaptive.filtered import reaches, threshold
 from metagen.strategies.adaptive.stopping import StoppingRule
 from metagen.strategies.aggregate import weighted_vote
 from metagen.strategies.base import Strategy
@@ -111,7 +111,7 @@ class OnlineConfidence(Strategy):
         if sequence.text == prefix.text:
             return False
         values = self._measure.of_tokens(sequence, prefix)
-        return len(values) >= self._measure.window and self._measure(values) < least
+        return len(values) >= self._measure.window and not reaches(self._measure(values), least)
 
     def _enough(self, candidates: list[Candidate], least: float) -> bool:
         if self._stops is None:
@@ -137,7 +137,9 @@ class OnlineConfidence(Strategy):
 
 
 def _voting(candidates: list[Candidate], least: float) -> list[Candidate]:
-    return [c for c in candidates if c.eligible and (weight := _weight(c)) is not None and weight >= least]
+    return [
+        c for c in candidates if c.eligible and (weight := _weight(c)) is not None and reaches(weight, least)
+    ]
 
 
 def _weight(candidate: Candidate) -> float | None:
