@@ -202,6 +202,9 @@ class EngineGenerator(Primitive):
         self.params = params or SamplingParams()
         self.price = price
         self.tokenizer_fingerprint = engine.tokenizer_fingerprint
+        # Of an engine that is not opened, ids may be unknown here, and yet be told when it is.
+        told = getattr(engine, "tells_ids", self.tokenizer_fingerprint is not None)
+        self.accepts_until = told and not self.params.thought_end
         if self.params.grammar is not None and "grammar" not in self.supports:
             raise UnsupportedError(
                 f"{engine!r} cannot hold completions to a grammar; use an engine that does, such as TorchEngine"
@@ -305,21 +308,21 @@ class EngineGenerator(Primitive):
         return room
 
     def check(self, prefix: Sequence, n: int, start: int, until: Until) -> None:
-        super().check(prefix, n, start, until)
         if self.tokenizer_fingerprint is None and until is not None:
             raise UnsupportedError(
                 f"{self.engine!r} has no token ids, so what a prefix has used of max_tokens is unknown; "
                 "generate to the end, or use an engine that counts"
             )
-        if self.params.healing and until is not None and not prefix.text:
-            raise UnsupportedError(
-                f"healing rewrites the last tokens of the prompt, which a step or block such as {until!r} would have "
-                "to count; generate to the end, or leave healing off"
-            )
         if self.params.thought_end and until is not None:
             raise UnsupportedError(
                 f"thought_end={self.params.thought_end!r} tells thought and answer of a whole completion apart, and "
                 f"{until!r} ends before; leave thought_end out, so that the text holds both, or generate to the end"
+            )
+        super().check(prefix, n, start, until)
+        if self.params.healing and until is not None and not prefix.text:
+            raise UnsupportedError(
+                f"healing rewrites the last tokens of the prompt, which a step or block such as {until!r} would have "
+                "to count; generate to the end, or leave healing off"
             )
         if (search := self.params.search) is not None and start + n > search.most:
             raise InputError(

@@ -24,6 +24,7 @@ from metagen.generators.engine import (
     Sample,
 )
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.primitive import EngineGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Sequence, Tokens
 from metagen.testing import EngineLaws, GeneratorLaws
@@ -135,6 +136,22 @@ class TestGeneratorOfAnEngine(GeneratorLaws):
         def opened() -> Iterator[Generator]:
             with EnumerableEngine(TOKENS, table, name="laws") as engine:
                 yield engine.generator()
+
+        return opened()
+
+
+class TestGeneratorOfAnEngineOfTexts(GeneratorLaws):
+    """It says that it cannot be asked for pieces, since nobody counts what a piece has used."""
+
+    begun = "ab"
+
+    def make(self) -> AbstractContextManager[Generator]:
+        @contextmanager
+        def opened() -> Iterator[Generator]:
+            with TextOnly() as engine:
+                generator = EngineGenerator(engine)
+                assert not generator.accepts_until
+                yield generator
 
         return opened()
 

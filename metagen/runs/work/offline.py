@@ -89,6 +89,7 @@ def _stand_in(name: str, spec: PartSpec, base: PartSpec, fingerprints: bool, not
     given = {"name": name, "model": _model(spec), "needed": base.kind == "torch", "options": options}
     own = {**base.options(), **spec.options()}
     given |= {"fingerprints": fingerprints, "noted": noted, "of": base.kind, "given": own}
+    given["tells_ids"] = not isinstance(base, OpenAISpec) or _option(spec, "tokenizer") is not None
     return PluginSpec.model_validate({"kind": ENGINE, **given})
 
 
@@ -123,7 +124,8 @@ class ClosedEngine:
     """Stands for an engine that is not opened, and can do what that one's class declares.
 
     model: its directory or recipe, if there is one here. needed: a fault of it is an error, as it is for the engine.
-    of, given: the engine's kind and options.
+    of, given: the engine's kind and options. tells_ids: whether it will have token ids, by a tokenizer that may not be
+    on this machine.
     noted: its fingerprint, if a run has noted it; what ran is not checked again.
     """
 
@@ -137,9 +139,10 @@ class ClosedEngine:
         options: dict[str, Any],
         of: str,
         given: dict[str, Any],
+        tells_ids: bool = True,
         noted: str | None = None,
     ) -> None:
-        self.name, self._options = name, options
+        self.name, self._options, self.tells_ids = name, options, tells_ids
         self.draft: Draft | None = options.get("draft")
         self._checks = noted is None
         self._tokenizer = None if model is None else _tokenizer(model, needed)

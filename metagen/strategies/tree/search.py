@@ -194,7 +194,7 @@ def check_generator(name: str, generator: Generator, until: Steps) -> None:
         raise UnsupportedError(
             f"{name} goes on step by step; {generator!r} cannot "
             f"{'stop at the end of a step' if generator.accepts_prefix else 'continue a partial sequence'}; "
-            "give a generator that can, such as an engine's"
+            "give a generator that can, such as one over an engine with token ids"
         )
     if not isinstance(until, Step | Tokens | Split):
         raise InputError(

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,6 +227,28 @@ def written(tmp_path: Path, engine: str, params: str) -> Path:
     file = tmp_path / "served.yaml"
     file.write_text(SERVED.replace("ENGINE", engine.replace(", DIALECT", "")).replace("PARAMS", params))
     return file
+
+
+SERVER = "kind: openai, model: far, base_url: 'http://127.0.0.1:9/v1', api: completions, dialect: vllm"
+PLUGIN = "kind: 'benchmarks.kills.parts:Billed', ledger: unused"
+
+
+@pytest.mark.parametrize(
+    ("engine", "fits"),
+    [(SERVER, False), (f"{SERVER}, tokenizer: tiny-0.5m", True), (PLUGIN, True)],
+)
+def test_steps_are_refused_where_there_will_be_no_ids(tmp_path: Path, engine: str, fits: bool) -> None:
+    """Of an engine of another package nothing is known until it is open."""
+    file = tmp_path / "far.yaml"
+    file.write_text(
+        "name: far\ntask: {kind: arithmetic, split: test, limit: 2}\n"
+        f"engines: {{far: {{{engine}}}}}\ngenerators: {{far: {{engine: far, logprobs: true}}}}\n"
+        "strategies: {online: {kind: deepconf, n: 20}}\ngrid: {}\n"
+    )
+    closed = offline.with_stand_ins(schema.load(file), fingerprints=False)
+    refused = pytest.raises(UnsupportedError, match="writes independent samples in blocks")
+    with nullcontext() if fits else refused, build.open_setup(closed):
+        pass
 
 
 def refusal(experiment: Experiment) -> str:
