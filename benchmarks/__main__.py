@@ -21,8 +21,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.apart import measured
 from benchmarks.row import Row
-from metagen.generators.compiled import build
 
 HERE = Path(__file__).parent
 PATH = HERE / "results" / "latest.json"
@@ -74,7 +74,6 @@ def main(chosen: list[str]) -> int:
         if unknown:
             sys.exit(f"no benchmark {unknown[0]!r}; expected left, or some of {', '.join(MODULES)}")
         names = chosen
-    build.build()
     console = Console()
     load = os.getloadavg()[0]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f} at the start"
@@ -93,11 +92,10 @@ def main(chosen: list[str]) -> int:
         )
         began, made = time.monotonic(), list[Row]()
         try:
-            for row in importlib.import_module(f"benchmarks.{name}").rows():
+            for row in measured(name):
                 console.print(f"  {row.name}: {row.value:,.2f} {row.unit}")
                 made.append(row)
-        except Exception:  # noqa: BLE001 - the others go on
-            console.print_exception()
+        except RuntimeError:  # the others go on
             failed.append(name)
             continue
         of = {"machine": machine, "module": name, "seconds": round(time.monotonic() - began), "code": code}
@@ -151,6 +149,7 @@ def table(rows: list[Row]) -> Table:
     return result
 
 
-if sys.argv[1:2] == ["quick"]:
-    sys.exit(importlib.import_module("benchmarks.quick").main(sys.argv[2:]))
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["quick"]:
+        sys.exit(importlib.import_module("benchmarks.quick").main(sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

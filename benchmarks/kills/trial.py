@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 #: Seconds for which a process may go on after a signal, and a command may take.
 PATIENCE = 120.0
+#: Seconds that a process needs at least before it asks a server for anything: an import of metagen takes longer.
+START = 0.1
 #: Columns of tables that clocks have measured, that an engine counted, whose cache is cold after a kill, or that say
 #: what the kill itself has lost.
 MEASURED = {"seconds", "physical", "lost"}
@@ -316,22 +318,24 @@ class Trial:
             words = f"{len(lost)} were handed on and are lost after {number.name}: {lost[:3]}"
             found.fault("lost", words, len(lost))
         missing = paid - kept - self.missing
-        self.missing += missing
-        latest = {(entry.kind, entry.key): entry for entry in noted}
         for key, count in missing.items():
-            self.miss(latest[key], count, number, at, struck)
+            # What was made again is kept since: the first that nobody has missed yet are the ones.
+            ours = [entry for entry in noted if (entry.kind, entry.key) == key][self.missing[key] :]
+            for entry in ours[:count]:
+                self.miss(entry, number, at, struck)
+        self.missing += missing
 
-    def miss(self, entry: Entry, count: int, number: signal.Signals, at: float, struck: bool) -> None:
+    def miss(self, entry: Entry, number: signal.Signals, at: float, struck: bool) -> None:
         remote = self.place.scene.remote and entry.kind == "sample"
-        # Before this process began: for the one that was killed before it, and that was looked at too early.
-        if remote and (entry.at > at or entry.at < self.began):
-            self.found.after += count
+        # Before this process could ask: for the one that was killed before it, and that was looked at too early.
+        if remote and (entry.at > at or entry.at < self.began + START):
+            self.found.after += 1
         elif number == signal.SIGKILL or struck:
-            self.found.unheard += count
+            self.found.unheard += 1
             self.found.oldest = max(self.found.oldest, at - entry.at)
         else:
             ago = f"{1000 * (at - entry.at):.1f} ms before {number.name}"
-            self.found.fault("lost", f"a {entry.kind}, finished {ago}: {entry.key}", count)
+            self.found.fault("lost", f"a {entry.kind}, finished {ago}: {entry.key}")
 
     def unchanged(self, rows: Rows) -> None:
         """All that was recorded before still is, to the letter."""

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from benchmarks.rivals.hub import Hub, Values
 from benchmarks.rivals.plain import Asking, best_of, majority
 from benchmarks.rivals.servers import JUDGE, WRITER, served
-from metagen.analysis.intervals import SHARES, interval
+from benchmarks.rivals.table import TOKENS, Line, key, markdown
 from metagen.generators.openai import OpenAIEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step
@@ -35,31 +30,9 @@ from metagen.strategies.tree.particles import ParticleFilter
 from metagen.strategies.tree.rebase import Rebase
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.tasks.base import Problem
-from metagen.verifiers.numbers import parse
 from metagen.verifiers.reward import ProcessRewardModel
 
-N, TOKENS = 16, 200
-Solve = Callable[[str, int], Awaitable[str]]
-
-
-@dataclass
-class Line:
-    """One contestant at one method. right: [turns, problems]."""
-
-    method: str
-    who: str
-    solve: Solve
-    right: list[list[float]] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    generated: list[int] = field(default_factory=list)
-    requests: list[int] = field(default_factory=list)
-
-
-def key(text: str) -> str | None:
-    """The answer of a completion, by its value."""
-    found = [line[2:].strip() for line in text.split("\n") if line.startswith("A:")]
-    value = parse(found[-1]) if found else None
-    return None if value is None else str(value)
+N = 16
 
 
 async def main(problems: list[Problem], turns: int, writer: str, judge: str) -> list[Line]:
@@ -136,30 +109,9 @@ async def once(
     if turn >= 0:
         line.right.append(right)
         line.seconds.append(taken)
-        line.generated.append(counted()[0] - tokens)
-        line.requests.append(counted()[1] - requests)
-
-
-def markdown(lines: list[Line], problems: int) -> str:
-    """its_hub counts neither its tokens nor its requests, which stay unknown."""
-    rows = [
-        f"{problems} problems, {len(lines[0].seconds)} turns, n = {N}",
-        "",
-        "| method | who | right, % | seconds | tokens written | requests |",
-        "|---|---|---|---|---|---|",
-    ]
-    for line in sorted(lines, key=lambda one: [x.method for x in lines].index(one.method)):
-        share = interval(np.mean(line.right, axis=0), support=SHARES)
-        counts = (
-            ("–", "–")
-            if line.who == "its_hub"
-            else (f"{statistics.median(line.generated):,.0f}", f"{statistics.median(line.requests):,.0f}")
-        )
-        rows.append(
-            f"| {line.method} | {line.who} | {100 * float(share.estimate):.1f} [{100 * float(share.low):.0f}, "
-            f"{100 * float(share.high):.0f}] | {statistics.median(line.seconds):.1f} | {counts[0]} | {counts[1]} |"
-        )
-    return "\n".join(rows)
+        if line.who != "its_hub":  # which counts neither
+            line.generated.append(counted()[0] - tokens)
+            line.requests.append(counted()[1] - requests)
 
 
 if __name__ == "__main__":
@@ -172,4 +124,5 @@ if __name__ == "__main__":
     some = ArithmeticTask("validation", seed=47, levels=[2, 3, 4, 5], per_level=-(-given.problems // 4))
     chosen = list(some.problems())[: given.problems]
     with served(given.writer, given.judge) as (one, other):
+        print(f"n = {N}")
         print(markdown(asyncio.run(main(chosen, given.turns, one, other)), len(chosen)))

@@ -27,21 +27,23 @@ def served(writer: str | None, judge: str | None) -> Iterator[tuple[str, str]]:
     """The addresses of both servers; those that are not given are started, and end with the block."""
     with ExitStack() as stack:
         given = {WRITER: writer, JUDGE: judge}
-        started = {name: url or stack.enter_context(_started(name)) for name, url in given.items()}
-        yield started[WRITER], started[JUDGE]
+        found = {name: url or stack.enter_context(started(name)) for name, url in given.items()}
+        yield found[WRITER], found[JUDGE]
 
 
 @contextmanager
-def _started(model: str) -> Iterator[str]:
+def started(model: str, template: str = TEMPLATE) -> Iterator[str]:
+    """The address of a server of one model, which ends with the block. template: of its chats."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(sources.resolve(model)),
+        os.environ.get("VLLM_PYTHON", sys.executable), "-m", "vllm.entrypoints.openai.api_server",
+        "--model", str(sources.resolve(model)),
         "--served-model-name", model, "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
         "--enforce-eager", "--max-num-seqs", "256", "--max-model-len", "1024", "--block-size", "32",
         "--max-num-batched-tokens", "16384", "--kv-cache-memory-bytes", str(1 << 29), "--max-logprobs", "-1",
-        "--chat-template", TEMPLATE, "--disable-log-stats", "--disable-uvicorn-access-log",
+        "--chat-template", template, "--disable-log-stats", "--disable-uvicorn-access-log",
     ]  # fmt: skip
     # vLLM's processes would be bound to the same cores.
     environment = os.environ | {
