@@ -336,7 +336,10 @@ def _notes(
         text = f"it takes {share:.0%} of the budget at the largest measured n; a larger n may be better"
         found.append(Note(chosen.name, text))
     if not any(name.startswith("latency:") and isfinite(value) for name, value in chosen.costs.items()):
-        text = "the waiting time of a user is unknown; give study.accelerators, and engines with models of known shapes"
+        text = (
+            "the waiting time of a user is unknown; metagen study models it, from study.accelerators and engines with "
+            "models of known shapes"
+        )
         found.append(Note("latency", text))
     if modelled := [cost for cost in budgets if ":" in cost]:
         found.append(Note(words.join_words(modelled), "modelled, not measured"))

@@ -64,7 +64,7 @@ def test_every_budget_holds_at_once() -> None:
     bare = [{name: v for name, v in c.costs.items() if name != "latency:h200"} for c in MADE.curves]
     curves = tuple(replace(c, costs=costs) for c, costs in zip(MADE.curves, bare, strict=True))
     unknown = recommend(replace(MADE, curves=curves), {"flops": 1e9})
-    assert not unknown.latency and any("give study.accelerators" in note.text for note in unknown.notes)
+    assert not unknown.latency and any("from study.accelerators" in note.text for note in unknown.notes)
     both = recommend(MADE, {"flops": 1e9, "latency:h200": 0.01})
     assert alone.curve.model == "large" and alone.latency["h200"] > 0.01
     assert both.curve.model == "small" and both.latency["h200"] <= 0.01
