@@ -49,7 +49,10 @@ class Lines:
 
     def __init__(self, model: LLM) -> None:
         # vLLM's own wrapper keeps no chat template that is set from outside.
-        self._model, self._tokenizer = model, AutoTokenizer.from_pretrained(sources.resolve(WRITER))
+        self._model, self._tokenizer = (
+            model,
+            AutoTokenizer.from_pretrained(sources.resolve(WRITER), trust_remote_code=False),
+        )
 
     def get_tokenizer(self) -> Any:
         return self._tokenizer
@@ -70,8 +73,10 @@ class Reward:
         path = sources.resolve(JUDGE)
         marks = json.loads((path / "config.json").read_text())["metagen"]
         self.batch = batch
-        self._tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right")
-        self._model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self._tokenizer = AutoTokenizer.from_pretrained(path, padding_side="right", trust_remote_code=False)
+        self._model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, trust_remote_code=False
+        ).eval()
         self._tag = marks["tag"]
         encode = self._tokenizer.convert_tokens_to_ids
         self._tag_id, self._labels = (
