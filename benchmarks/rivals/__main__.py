@@ -105,10 +105,8 @@ async def once(
     began = time.perf_counter()
     texts = await asyncio.gather(*(line.solve(problem.prompt.text or "", turn) for problem in problems))
     taken = time.perf_counter() - began
-    right = [float(key(text) == key(f"A:{p.reference}\n")) for text, p in zip(texts, problems, strict=True)]
     if turn >= 0:
-        line.right.append(right)
-        line.seconds.append(taken)
+        line.add(taken, texts, problems)
         if line.who != "its_hub":  # which counts neither
             line.generated.append(counted()[0] - tokens)
             line.requests.append(counted()[1] - requests)

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm import LLM
 
 from benchmarks.rivals.servers import JUDGE, TEMPLATE, WRITER
-from benchmarks.rivals.table import TOKENS, Line, key, markdown
+from benchmarks.rivals.table import TOKENS, Line, markdown
 from metagen.generators.models import sources
 from metagen.generators.torch import TorchEngine
 from metagen.generators.vllm import VLLMEngine
@@ -171,7 +171,6 @@ def main(path: str, problems: list[Problem], turns: int) -> list[Line]:
         searches = {"best_of_n": best_of_n, "beam_search": beam_search, "dvts": dvts}
         others = theirs(searches, Config, Lines(plain), reward)
         lines: list[Line] = []
-        runs: dict[int, Callable[[list[str], int], list[str]]] = {}
         for method in ours:
 
             def run_theirs(texts: list[str], turn: int, method: str = method) -> list[str]:
@@ -185,19 +184,14 @@ def main(path: str, problems: list[Problem], turns: int) -> list[Line]:
                 return asyncio.run(every())
 
             for who, run in (("search-and-learn", run_theirs), ("metagen", run_ours)):
-                runs[len(lines)] = run
-                lines.append(Line(method, who, None))  # type: ignore[arg-type]
+                lines.append(Line(method, who, run))
         for turn in range(-1, turns):  # the first of each warms up, on few problems
-            for i, line in enumerate(lines):
+            for line in lines:
                 some = problems if turn >= 0 else problems[:2]
                 began = time.perf_counter()
-                texts = runs[i](prompts[: len(some)], turn)
-                taken = time.perf_counter() - began
+                texts = line.solve(prompts[: len(some)], turn)
                 if turn >= 0:
-                    line.seconds.append(taken)
-                    line.right.append(
-                        [float(key(t) == key(f"A:{p.reference}\n")) for t, p in zip(texts, some, strict=True)]
-                    )
+                    line.add(time.perf_counter() - began, texts, some)
     return lines
 
 

@@ -28,7 +28,7 @@ import aiohttp
 import yaml
 
 from benchmarks.rivals.servers import TEMPLATE, WRITER, started
-from benchmarks.rivals.table import TOKENS, Line, key, markdown
+from benchmarks.rivals.table import TOKENS, Line, markdown
 from benchmarks.serve import server
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.tasks.base import Problem
@@ -112,10 +112,7 @@ async def once(line: Line, problems: list[Problem], turn: int, spent: list[int])
     before, began = spent[0], time.perf_counter()
     texts = await asyncio.gather(*(line.solve(problem.prompt.text or "", turn) for problem in problems))
     if turn >= 0:
-        line.seconds.append(time.perf_counter() - began)
-        line.right.append(
-            [float(key(text) == key(f"A:{p.reference}\n")) for text, p in zip(texts, problems, strict=True)]
-        )
+        line.add(time.perf_counter() - began, texts, problems)
         if line.who != "optillm":  # which leaves out the tokens of samples that were cut
             line.generated.append(spent[0] - before)
 

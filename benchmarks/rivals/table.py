@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from metagen.analysis.intervals import SHARES, interval
+from metagen.tasks.base import Problem
 from metagen.verifiers.numbers import parse
 
 #: Of a sample at most.
 TOKENS = 200
-Solve = Callable[[str, int], Awaitable[str]]
 
 
 @dataclass
 class Line:
-    """One contestant at one method. right: [turns, problems]."""
+    """One contestant at one method. solve: answers prompts. right: [turns, problems]."""
 
     method: str
     who: str
-    solve: Solve
+    solve: Callable[..., Any]
     right: list[list[float]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     generated: list[int] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
+
+    def add(self, seconds: float, texts: Iterable[str], problems: Iterable[Problem]) -> None:
+        """A turn over all problems."""
+        self.seconds.append(seconds)
+        pairs = zip(texts, problems, strict=True)
+        self.right.append([float(key(text) == key(f"A:{p.reference}\n")) for text, p in pairs])
 
 
 def key(text: str) -> str | None:

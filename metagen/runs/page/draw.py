@@ -87,7 +87,7 @@ class Best:
 
 
 def groups(sections: Iterable[Iterable[Plot | Heat]], workers: Workers) -> list[list[Group]]:
-    """The pictures of each section for the page, each where its first stands. What has nothing to show is left out."""
+    """The pictures of each section for the page. A group stands at the place of its first; empty ones are left out."""
     grouped = [_groups(pictures) for pictures in sections]
     drawn = iter(workers.map(_draw, [one for groups in grouped for same in groups for one in same]))
     return [

@@ -1,7 +1,7 @@
 """Processes that make the parts of a report side by side.
 
 Each is an interpreter of its own (`metagen.apart`), so that a script that reports needs no guard around its main
-part. What they are given names no code of others: that is imported only where somebody has said that it may be.
+part. Imports are not guarded there as on the command line (`metagen.trust`), so arguments name metagen's code alone.
 """
 
 from __future__ import annotations
