@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,7 +81,8 @@ def test_all_requests_have_no_more_prompts_at_work_than_there_are_places(stream:
 
         with ThreadPoolExecutor(3) as pool:
             assert [*pool.map(ask, range(3))] == [[f"to {prompt}" for prompt in prompts]] * 3
-        assert meeting.most == 3 and running.server.gate.running == 0
+        assert meeting.most == 3
+        until(lambda: running.server.gate.running == 0)  # the last place is given back after the last word
 
 
 def test_a_limit_of_time_keeps_nobody_from_running_side_by_side() -> None:
@@ -181,12 +181,12 @@ def test_an_error_in_one_prompt_ends_the_others() -> None:
         body = {"model": "one", "prompt": ["a", "b", "bad"]}
         got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
         assert got.status_code == 503 and sorted(ended) == ["a", "b"]
-        assert running.server.gate.running == 0
+        until(lambda: running.server.gate.running == 0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_goes_away_ends_all_prompts(tmp_path: Path, stream: bool) -> None:
-    with slow(tmp_path, concurrency=3) as running:
+def test_who_goes_away_ends_all_prompts(stream: bool) -> None:
+    with slow(concurrency=3) as running:
         body = json.dumps({"model": "small/one", "prompt": [QUESTION] * 9, "stream": stream}).encode()
         to = urlsplit(running.url)
         head = (
