@@ -53,6 +53,7 @@ MODULES = (
     "routing",
     "serve",
     "view",
+    "report",
     "replicas",
     "vllm_engine",
     "real_model",

@@ -37,7 +37,7 @@ from metagen.border import checked
 from metagen.cost import Usage
 from metagen.errors import JournalCorrupt, JournalError, JournalLocked, JournalMismatch
 from metagen.logs import logger
-from metagen.sequence import digest, digests
+from metagen.sequence import digest, digest_of_many, digests
 
 _LOG = logger(__name__)
 
@@ -61,6 +61,8 @@ CREATE INDEX bounds ON rows (bound) WHERE bound != '';
 
 #: Counts the rows that are found by the problems of a run.
 REACHED = "SELECT COUNT(*) FROM rows INDEXED BY rows_of_problem WHERE problem IN (SELECT id FROM problems)"
+#: The problems that were bound, with their digests.
+BOUND = "SELECT id, digest FROM problems ORDER BY id"
 #: How the number of acknowledged records is kept beside a journal: it, and its complement.
 TALLY = struct.Struct("<QQ")
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -318,12 +320,13 @@ class SQLiteJournal:
 
     def bound_digests(self) -> dict[str, bytes]:
         """The digests of the problems that were bound, by id, in the order of ids."""
-        return dict(self._read("SELECT id, digest FROM problems ORDER BY id"))
+        return dict(self._read(BOUND))
 
     def data(self) -> bytes:
         """16 bytes that name all problems that were bound, with their data: equal for runs over equal data."""
-        parts: list[str | bytes] = [part for pair in self.bound_digests().items() for part in pair]
-        return digest(*parts)
+        with self._reading, self._errors("read"):
+            bound = self._reader.execute(BOUND)
+            return digest_of_many(part for pair in bound for part in pair)
 
     def since(self, mark: int, most: int) -> tuple[int, list[Columns]]:
         """Records as they are stored, for `copy`: up to `most` of those after a mark, and the mark behind them.

@@ -30,6 +30,14 @@ def digest(*parts: str | bytes) -> bytes:
     return blake2b(_frame(parts), digest_size=16).digest()
 
 
+def digest_of_many(parts: Iterable[str | bytes]) -> bytes:
+    """`digest` of more parts than should be in memory at a time."""
+    h = blake2b(digest_size=16)
+    for part in parts:
+        h.update(_frame([part]))
+    return h.digest()
+
+
 def digests(*parts: str | bytes) -> Callable[..., bytes]:
     """For many lists that begin with the same parts: `digests(a)(b, c)` is `digest(a, b, c)`."""
     head = blake2b(_frame(parts), digest_size=16)

@@ -82,7 +82,7 @@ def lean_figures() -> Iterator[list[str]]:
 
     from metagen.analysis import figures
 
-    left, savefig, save_svg = [".pdf", ".png", ".svg"], Figure.savefig, figures.save_svg
+    left, savefig, as_svg = [".pdf", ".png", ".svg"], Figure.savefig, figures.as_svg
 
     def leave_file(figure: Figure, file: Any, **how: Any) -> None:
         if isinstance(file, Path) and file.suffix in left:
@@ -90,16 +90,12 @@ def lean_figures() -> Iterator[list[str]]:
         else:
             savefig(figure, file, **how)
 
-    def leave_svg(figure: Figure, stem: str | Path) -> Path:
-        if ".svg" not in left:
-            return save_svg(figure, stem)
-        svg = Path(f"{stem}.svg")
-        svg.write_bytes(b"")
-        return svg
+    def leave_svg(figure: Figure) -> str:
+        return "" if ".svg" in left else as_svg(figure)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", leave_file)
-        patch.setattr(figures, "save_svg", leave_svg)
+        patch.setattr(figures, "as_svg", leave_svg)
         yield left
 
 

@@ -11,7 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metagen.errors import InputError, PromptError
-from metagen.sequence import Finish, Message, Prompt, Score, Sequence, Step, Thought, TokenIds, Tokens, digest
+from metagen.sequence import (
+    Finish,
+    Message,
+    Prompt,
+    Score,
+    Sequence,
+    Step,
+    Thought,
+    TokenIds,
+    Tokens,
+    digest,
+    digest_of_many,
+)
 from metagen.strategies.prompts import begin
 from metagen.strategies.reopen import reopen
 
@@ -26,6 +38,7 @@ def test_digests_name_lists_of_parts(a: list[str | bytes], b: list[str | bytes])
 
     assert (digest(*a) == digest(*b)) == (encoded(a) == encoded(b))
     assert len(digest(*a)) == 16
+    assert digest_of_many(iter(a)) == digest(*a)
 
 
 def test_digests_bear_lone_surrogates() -> None:

@@ -205,13 +205,18 @@ def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
 
 def save_svg(figure: Figure, stem: str | Path) -> Path:
     """`stem`.svg alone; see `save`."""
-    svg, written = Path(f"{stem}.svg"), StringIO()
+    svg = Path(f"{stem}.svg")
+    svg.write_text(as_svg(figure), encoding="utf-8", newline="\n")
+    return svg
+
+
+def as_svg(figure: Figure) -> str:
+    """What `stem`.svg holds; see `save`."""
+    written = StringIO()
     with style():
         figure.savefig(written, format="svg", metadata={"Date": None})
     # Scales are below 1, and stay as they are.
-    lean = re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", re.sub(r" *\n *", "\n", written.getvalue()))
-    svg.write_text(lean, encoding="utf-8", newline="\n")
-    return svg
+    return re.sub(r"\b([1-9]\d*\.\d\d)\d+", r"\1", re.sub(r" *\n *", "\n", written.getvalue()))
 
 
 def lay_out(figure: Figure) -> None:

@@ -122,7 +122,7 @@ def lines_of(directory: RunDirectory, cells: Sequence[Cell]) -> dict[int, Line]:
     """The lines of a run with these tables, by place, of the problems of which there is something."""
     with Examiner(directory, cells) as examiner:
         return {
-            examiner.places[number]: line_of(one)
+            int(examiner.places[number]): line_of(one)
             for number, one in examiner.each()
             if one.pools or one.outcomes
         }

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from metagen.runs.directory import Aside
 from metagen.runs.table.problem import Distinct, Examined, Pool
 from metagen.runs.work.spans import Span
@@ -76,7 +78,7 @@ class Pieces:
     def __init__(self, generators: abc.Sequence[str], count: int, kept: int | None = None) -> None:
         self._generators, self._kept = list(generators), kept
         #: Where the data of each problem begins, and how long they and the ranks of its candidates are.
-        self._places: list[tuple[int, int, int]] = [(0, 0, 0)] * count
+        self._places = np.zeros((count, 3), np.int64)
         self._file = Aside()
 
     def __enter__(self) -> Self:
@@ -130,7 +132,7 @@ class Pieces:
         return Embedded(base64.b64encode(b"".join(parts)).decode(), kept, len(numbers))
 
     def _data(self, number: int, kept: int | None) -> bytes:
-        start, written, beside = self._places[number]
+        start, written, beside = self._places[number].tolist()
         found = self._file.read(start, written)
         if kept == self._kept:
             return found

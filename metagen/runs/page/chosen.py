@@ -103,7 +103,7 @@ def choose(directory: RunDirectory, searching: Set[str]) -> Chosen | None:
         problems = tuple(examiner[number] for number in sorted(taken))
         return Chosen(
             problems,
-            {examiner.ids[number]: kind for number, kind in taken.items()},
+            {examiner.id(number): kind for number, kind in taken.items()},
             {kind: len(numbers) for kind, numbers in found.items()},
             len(every),
             tuple(dict.fromkeys(line.generator for line in lines)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite, isnan
@@ -86,13 +87,43 @@ class Best:
     title: str
 
 
-def groups(sections: Iterable[Iterable[Plot | Heat]], workers: Workers) -> list[list[Group]]:
-    """The pictures of each section for the page. A group stands at the place of its first; empty ones are left out."""
-    grouped = [_groups(pictures) for pictures in sections]
-    drawn = iter(workers.map(_draw, [one for groups in grouped for same in groups for one in same]))
+class Drawing:
+    """Pictures that are drawn as soon as they are known, by workers: whole for files, and for the page if there is one.
+
+    A picture that nobody began is begun where it is asked for.
+    """
+
+    def __init__(self, workers: Workers, *, page: bool = True) -> None:
+        self._workers, self._page = workers, page
+        # By identity, since plots have no hash; each is held, so that no other takes its place.
+        self._whole: dict[int, tuple[Plot | Heat | Best, Future[str]]] = {}
+        self._shown: dict[int, tuple[Plot | Heat, Future[Drawn | Shaded]]] = {}
+
+    def begin(self, pictures: Iterable[Plot | Heat | Best]) -> None:
+        """Pictures of which nothing can be drawn are left out."""
+        for one in pictures:
+            if id(one) in self._whole or not (isinstance(one, Best) or drawable(one)):
+                continue
+            if self._page and not isinstance(one, Best):
+                self._shown[id(one)] = one, self._workers.begin(_draw, one)
+            self._whole[id(one)] = one, self._workers.begin(_whole, one)
+
+    def whole(self, picture: Plot | Heat | Best) -> str:
+        """All of it as the text of an SVG file."""
+        self.begin([picture])
+        return self._whole[id(picture)][1].result()
+
+    def shown(self, picture: Plot | Heat) -> Drawn | Shaded:
+        """As the page shows it."""
+        self.begin([picture])
+        return self._shown[id(picture)][1].result()
+
+
+def groups(pictures: Iterable[Plot | Heat], drawing: Drawing) -> list[Group]:
+    """The pictures of a section for the page. A group stands at the place of its first; empty ones are left out."""
     return [
-        [Group(tuple(next(drawn) for _ in same), "against" if len(same) > 1 else "") for same in groups]
-        for groups in grouped
+        Group(tuple(map(drawing.shown, same)), "against" if len(same) > 1 else "")
+        for same in _groups(pictures)
     ]
 
 
@@ -112,6 +143,10 @@ def _groups(pictures: Iterable[Plot | Heat]) -> list[list[Plot | Heat]]:
 
 def _draw(picture: Plot | Heat) -> Drawn | Shaded:
     return draw_plot(picture) if isinstance(picture, Plot) else shade_cells(picture)
+
+
+def _whole(picture: Plot | Heat | Best) -> str:
+    return study_figures.as_svg(whole(picture))
 
 
 def _axes(pictures: Iterable[Plot | Heat]) -> set[str]:

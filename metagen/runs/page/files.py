@@ -22,33 +22,34 @@ WRITTEN = "files.txt"
 def write_figures(
     root: Path,
     pictures: Mapping[str, Plot | Heat | draw.Best],
-    before: Record,
-    *,
-    papers: bool,
+    drawing: draw.Drawing,
+    before: Record | None,
     workers: Workers,
 ) -> list[Path]:
     """`figures/NAME.svg` of each, by its name; equal pictures give equal bytes. Returns the paths.
 
-    papers: `.png` and `.pdf` too; they are drawn only where something has changed since the report before.
+    before: the last report, of which PNG and PDF stay where nothing has changed; None draws none.
     """
     (root / "figures").mkdir(exist_ok=True)
-    same = before.drawn_by == digest_drawing()
-    endings = ("svg", "png", "pdf") if papers else ("svg",)
     stems = [root / "figures" / name for name in pictures]
-    kept = before if same else Record()
-    pairs = zip(pictures.values(), stems, strict=True)
-    workers.map(_write_figure, [(picture, stem, kept, papers) for picture, stem in pairs])
-    return [stem.with_name(f"{stem.name}.{ending}") for stem in stems for ending in endings]
+    for picture, stem in zip(pictures.values(), stems, strict=True):
+        Path(f"{stem}.svg").write_text(drawing.whole(picture), encoding="utf-8", newline="\n")
+    endings = ["svg"]
+    if before is not None:
+        kept = before if before.drawn_by == digest_drawing() else Record()
+        endings += ["png", "pdf"]
+        pairs = zip(pictures.values(), stems, strict=True)
+        workers.map(_print, [(picture, stem) for picture, stem in pairs if not _held(kept, stem, endings)])
+    return [Path(f"{stem}.{ending}") for stem in stems for ending in endings]
 
 
-def _write_figure(given: tuple[Plot | Heat | draw.Best, Path, Record, bool]) -> None:
-    """before: what need not be drawn anew for papers, where the SVG is the same."""
-    picture, stem, before, papers = given
-    figure = draw.whole(picture)
-    study_figures.save_svg(figure, stem)
-    names = [f"figures/{stem.name}.{ending}" for ending in ("svg", "png", "pdf")]
-    if papers and not before.holds(stem.parent.parent, names):
-        study_figures.save_printed(figure, stem)
+def _held(kept: Record, stem: Path, endings: Iterable[str]) -> bool:
+    return kept.holds(stem.parent.parent, [f"figures/{stem.name}.{ending}" for ending in endings])
+
+
+def _print(given: tuple[Plot | Heat | draw.Best, Path]) -> None:
+    picture, stem = given
+    study_figures.save_printed(draw.whole(picture), stem)
 
 
 def write_tables(root: Path, tables: Iterable[tuple[str, Table]]) -> list[Path]:

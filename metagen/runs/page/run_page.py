@@ -55,7 +55,7 @@ def write(
         def tree_of(number: int) -> Span | None:
             if journal is None:
                 return None
-            return next(spans.trees(journal, [examiner.ids[number]], makers))
+            return next(spans.trees(journal, [examiner.id(number)], makers))
 
         spending = spans.Spending()
         with browser.Pieces(generators, len(browser.spread_numbers(len(examiner)))) as some:
@@ -71,11 +71,10 @@ def write(
                 pieces.add(number, problem, tree)
                 passed.update(browser.matching_filters(problem))
                 candidates = candidates or any(pool.size > 1 for pool in problem.pools)
-            levels = sorted({level for level in examiner.levels if level is not None})
             context = {
                 "counts": {name: passed[name] for name in browser.FILTERS},
                 "generators": generators,
-                "levels": levels,
+                "levels": examiner.levels,
                 "total": len(examiner),
                 "candidates": candidates,
                 "data": data,

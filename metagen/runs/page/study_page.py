@@ -73,11 +73,12 @@ def publish(
 ) -> None:
     """Write `report.html`, `report.md`, `figures/`, `tables/`, `findings.json` and `curves.csv` into `root`.
 
-    sections: any of them, in any order; those that curves alone can give are added. papers: draw figures as PDF and PNG
-    too; later reports do so as well. made_of: names all that the report is made of, if given: a report of the same that
-    is whole stays. `files.txt` lists the figures and tables, so that those of an earlier report which are no longer
-    part of it are removed. workers: who draws. looked: the chosen problems (`choose`), where somebody has begun to look
-    for them. Raises DataError if the page would be too large even without figures.
+    sections: any of them, in any order; those that curves alone can give are added. The pictures of one are drawn while
+    the next is made. papers: draw figures as PDF and PNG too; later reports do so as well. made_of: names all that the
+    report is made of, if given: a report of the same that is whole stays. `files.txt` lists the figures and tables, so
+    that those of an earlier report which are no longer part of it are removed. workers: who draws. looked: the chosen
+    problems (`choose`), where somebody has begun to look for them. Raises DataError if the page would be too large even
+    without figures.
     """
     workers = workers or Workers()
     before = Record.of(root)
@@ -85,18 +86,20 @@ def publish(
     papers = papers or any(name.endswith(".pdf") for name in files.listed(root))
     if whole and papers == before.papers:
         return
-    ordered = arrange([*sections, *measured.sections(result), _notes(result)])
+    drawing = draw.Drawing(workers, page=not whole)
+    ordered = _begin(sections, result, drawing)
+    pictures = _pictures(ordered, result)
+    drawing.begin(pictures.values())
     directory = RunDirectory.at(root)
+    written = _texts(root, result, ordered, papers)
     with writing(root, "the figures and tables of the report"):
         kept.forget(root)
-        pictures = _pictures(ordered, result)
-        paths = files.write_figures(root, pictures, before, papers=papers, workers=workers)
-        paths += files.write_tables(root, _tables(ordered))
+        paths = files.write_tables(root, _tables(ordered))
+        paths += files.write_figures(root, pictures, drawing, before if papers else None, workers)
         names = [path.relative_to(root).as_posix() for path in paths]
         files.renew(root, set(names))
-    written = _texts(root, result, ordered, papers)
     if not whole:
-        written[NAME] = _page(root, result, ordered, workers, looked or choose(root, workers))
+        written[NAME] = _page(root, result, ordered, drawing, looked or choose(root, workers))
     for name, text in written.items():
         directory.write(name, text)
     digests = {name: kept.digest_file(root / name) for name in (*names, *written, NAME)}
@@ -108,6 +111,17 @@ def choose(root: Path, workers: Workers) -> Future[Chosen | None]:
     test = RunDirectory(root / "test")
     lines = test.state().lines if test.table("problems").exists() else ()
     return workers.begin(chosen.choose, test, chosen.searches(lines))
+
+
+def _begin(sections: Iterable[Section], result: StudyResult, drawing: draw.Drawing) -> list[Section]:
+    """All sections in order. Their pictures are begun as they come, the many of the curves first."""
+    own, given = measured.sections(result), list[Section]()
+    for section in own:
+        drawing.begin(section.pictures)
+    for section in sections:
+        drawing.begin(section.pictures)
+        given.append(section)
+    return arrange([*given, *own, _notes(result)])
 
 
 def _pictures(sections: Iterable[Section], result: StudyResult) -> dict[str, Plot | Heat | draw.Best]:
@@ -160,7 +174,7 @@ def arrange(sections: Iterable[Section]) -> list[Section]:
 
 
 def _distinct(section: Section, taken: dict[str, int]) -> Section:
-    """Pictures and tables whose names make files of their own."""
+    """Pictures and tables whose names make files of their own; a picture that has one stays the same object."""
 
     def name(given: str) -> str:
         file = draw.file_name(given)
@@ -169,7 +183,10 @@ def _distinct(section: Section, taken: dict[str, int]) -> Section:
 
     return replace(
         section,
-        pictures=tuple(replace(one, name=name(one.name)) for one in section.pictures),
+        pictures=tuple(
+            one if (file := name(one.name)) == one.name else replace(one, name=file)
+            for one in section.pictures
+        ),
         tables=tuple(
             replace(one, name=name(f"table-{one.name}").removeprefix("table-")) for one in section.tables
         ),
@@ -183,13 +200,19 @@ def _page(
     root: Path,
     result: StudyResult,
     sections: Sequence[Section],
-    workers: Workers,
+    drawing: draw.Drawing,
     looking: Future[Chosen | None],
 ) -> str:
-    drawn = draw.groups([s.pictures for s in sections], workers)
     views = [
-        View(f"section-{draw.file_name(s.name)}", gist(s), s, pictures, s.tables, _answers(s))
-        for s, pictures in zip(sections, drawn, strict=True)
+        View(
+            f"section-{draw.file_name(s.name)}",
+            gist(s),
+            s,
+            draw.groups(s.pictures, drawing),
+            s.tables,
+            _answers(s),
+        )
+        for s in sections
     ]
     looked = looking.result()
     context: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -62,28 +62,38 @@ def publish(
     with Workers.of(result) as workers:
         whole, looked = kept.digest_page(directory, made_of), None
         if (found := kept.load(root, made_of)) is None:
-            looked = page.choose(root, workers)
-            found = sections(result, study, directory, phase)
-            kept.save(root, made_of, found)
-        phase.begin("page")
-        page.publish(root, result, found, papers=papers, made_of=whole, workers=workers, looked=looked)
+            looked, found = page.choose(root, workers), []
+
+        def made() -> Iterator[Section]:
+            if looked is None:
+                yield from found
+            else:
+                for section in sections(result, study, directory, phase):
+                    found.append(section)
+                    yield section
+                kept.save(root, made_of, found)
+            phase.begin("page")
+
+        coming = made()
+        page.publish(root, result, coming, papers=papers, made_of=whole, workers=workers, looked=looked)
+        for _ in coming:  # of a page that stays as it is
+            pass
     return result, found
 
 
 def sections(
     result: StudyResult, study: Study, directory: StudyDirectory, phase: Phase | None = None
-) -> list[Section]:
-    """Every section of the report that these results can fill."""
+) -> Iterator[Section]:
+    """Every section of the report that these results can fill, each when it is asked for."""
     from metagen.runs.questions import ask as questions
     from metagen.runs.questions import efficiency
     from metagen.runs.questions.alignment import section as alignment
 
     extras = run.extras(directory, study)
-    found = list(questions.sections(result, extras, study.spec.alignment, phase))
+    yield from questions.sections(result, extras, study.spec.alignment, phase)
     if study.spec.alignment is not None:
-        found.append(alignment.section(result, study.spec.alignment))
-    found.append(efficiency.section(result))
-    return found
+        yield alignment.section(result, study.spec.alignment)
+    yield efficiency.section(result)
 
 
 def data(result: StudyResult, found: Iterable[Section], directory: RunDirectory) -> dict[str, Any]:

@@ -7,7 +7,7 @@ unanswered, and says so; a note names what was not asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from math import nan
 
@@ -69,8 +69,8 @@ def sections(
     extras: Mapping[str, StudyResult],
     aligned: AlignmentSpec | None = None,
     phase: Phase | None = None,
-) -> list[Section]:
-    """Answers first, then what they rest on; parts that a study has not are left out.
+) -> Iterator[Section]:
+    """Answers first, then what they rest on, each when it is asked for; parts that a study has not are left out.
 
     extras: results of the roles `splitting` and `temperature`. aligned: what the study says of alignment. Where curves
     have no problem in common, a section is one note that names them. phase: is told how far this is.
@@ -86,7 +86,6 @@ def sections(
         "temperature": lambda: temperature.section(result, extras),
         "saturation": lambda: saturation.section(result, exact=aligned is not None and aligned.enumerable),
     }
-    found = []
     phase.begin("sections", len(made), "sections")
     for name, make in made.items():
         try:
@@ -95,8 +94,7 @@ def sections(
             section = Section(name, name.capitalize(), notes=(Note(name, str(error)),))
         phase.advance()
         if section is not None:
-            found.append(section)
-    return found
+            yield section
 
 
 def answer_questions(

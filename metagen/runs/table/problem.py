@@ -187,8 +187,8 @@ class Examined:
 class Examiner:
     """The problems of a run one by one, with little of its tables in memory.
 
-    ids, levels, places: of the problems in the order of the task; the others are read as they are asked for, and
-    quickest in the order in which this gives them. tables: those that are read, `problems` among them. brief: without
+    places: of the problems in the order of the task; levels: all that there are. The rest is read as it is asked for,
+    and quickest in the order of `each`. tables: those that are read, `problems` among them. brief: without
     steps, thoughts and costs of candidates, so `Pool.distinct` is not to be asked for.
     """
 
@@ -211,9 +211,10 @@ class Examiner:
         asked = read(directory.table("problems"), ["problem", "place", "level"], **(equal or {})).sort_by(
             "place"
         )
-        self.places: list[int] = asked["place"].to_pylist()
-        self.ids: list[str] = asked["problem"].to_pylist()
-        self.levels: list[int | None] = asked["level"].to_pylist()
+        # As arrays: as lists they are most of what the page of a million problems holds.
+        self.places: NDArray[np.int32] = asked["place"].to_numpy()
+        self.levels: list[int] = sorted(pc.unique(asked["level"]).drop_null().to_pylist())
+        self._ids = asked["problem"]
 
     def __enter__(self) -> Self:
         return self
@@ -227,9 +228,14 @@ class Examiner:
     def __len__(self) -> int:
         return len(self.places)
 
+    def id(self, number: int) -> str:
+        """That of the problem of this number, from 0."""
+        found: str = self._ids[number].as_py()
+        return found
+
     def __getitem__(self, number: int) -> Examined:
         """The problem of this number, from 0."""
-        place = self.places[number]
+        place = int(self.places[number])
         found = {name: table.rows(place) for name, table in self._tables.items()}
         row = found["problems"][0]
         return Examined(
@@ -243,11 +249,11 @@ class Examiner:
 
     def each(self) -> Iterator[tuple[int, Examined]]:
         """All problems with their numbers, as they stand in the tables."""
-        numbers = {place: number for number, place in enumerate(self.places)}
         most = max(self._tables.values(), key=len)
-        for place in dict.fromkeys([*most.places, *self.places]):
-            if place in numbers:
-                yield numbers[place], self[numbers[place]]
+        first = most.places[np.isin(most.places, self.places)]
+        rest = self.places[np.isin(self.places, first, invert=True)]
+        for number in np.searchsorted(self.places, np.concatenate([first, rest])):
+            yield int(number), self[int(number)]
 
 
 class _ByPlace:
@@ -275,10 +281,10 @@ class _ByPlace:
         return at[order], groups[order]
 
     @property
-    def places(self) -> Iterable[int]:
-        """Of the problems, part by part of the file."""
+    def places(self) -> NDArray[np.int32]:
+        """Of the problems, part by part of the file, each once."""
         last = np.flatnonzero(np.diff(self._at, append=-1))
-        found: list[int] = self._at[last][np.argsort(self._groups[last], kind="stable")].tolist()
+        found: NDArray[np.int32] = self._at[last][np.argsort(self._groups[last], kind="stable")]
         return found
 
     def close(self) -> None:
@@ -286,10 +292,12 @@ class _ByPlace:
 
     def rows(self, place: int) -> list[Record]:
         found: list[Record] = []
-        low, high = np.searchsorted(self._at, [place, place + 1])
+        # Of another type, the numbers that are looked for would make a copy of the whole array.
+        between = np.array([place, place + 1], self._at.dtype)
+        low, high = np.searchsorted(self._at, between)
         for group in self._groups[low:high].tolist():
             places, columns = self._group(group)
-            start, end = np.searchsorted(places, [place, place + 1]).tolist()
+            start, end = np.searchsorted(places, between).tolist()
             rows = zip(*(column[start:end] for column in columns), strict=True)
             found += [dict(zip(self._columns, row, strict=True)) for row in rows]
         return [row for row in found if all(row[name] == value for name, value in self._equal.items())]

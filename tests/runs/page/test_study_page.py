@@ -434,8 +434,32 @@ def test_the_figure_of_winners_names_them(published: Path) -> None:
     assert draw.best(replace(made(8, 2), curves=())) is None
 
 
+def test_pictures_are_drawn_while_later_sections_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the curves first, each for the page and for a file, and none twice."""
+    drawn: list[str] = []
+    for name in ("draw_plot", "whole"):
+        real = getattr(draw, name)
+        monkeypatch.setattr(
+            draw, name, lambda one, real=real: (drawn.append(getattr(one, "name", "")), real(one))[1]
+        )
+
+    def sections() -> Iterator[Section]:
+        assert "accuracy-flops" in drawn and "by-flops" not in drawn
+        yield Section("first", "First", pictures=plots()[:1])
+        assert drawn.count("by-flops") == 2 and "by-tokens" not in drawn
+        # A picture whose name is taken gets another; what was drawn in its old name is not shown.
+        yield Section("second", "Second", pictures=(replace(plots()[1], name="by-flops"), plots()[1]))
+
+    page.publish(tmp_path, little(), sections())
+    assert drawn.count("by-flops") == 4 and drawn.count("by-flops-2") == drawn.count("by-tokens") == 2
+    ids = re.findall(r' id="(by-[^"]*)"', text_of(tmp_path))
+    assert len(set(ids)) == len(ids) > 0
+
+
 def test_figures_of_one_quantity_are_chosen_between() -> None:
-    (found,) = draw.groups([plots()], Workers())
+    found = draw.groups(plots(), draw.Drawing(Workers()))
     assert [[p.name for p in group.pictures] for group in found] == [
         ["by-flops", "by-tokens"],
         ["errors-0.5M"],
