@@ -78,11 +78,12 @@ def soft_best_of_n_pmf(p: ArrayLike, r: ArrayLike, n: int, beta: float) -> Float
     density = np.zeros_like(mass)
     for u in _grid(log_a, n):
         reach = np.exp(np.minimum(u[:, None] + log_a, 700.0))  # t · a
+        left = np.exp(-reach)
         short = np.expm1(-reach) @ mass  # φ(t) − 1
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_phi = np.where(short > -0.5, np.log1p(short), np.log(np.exp(-reach) @ mass))
+            log_phi = np.where(short > -0.5, np.log1p(short), np.log(left @ mass))
         decay = np.zeros_like(log_phi) if n == 1 else (n - 1) * log_phi
-        density += STEP * np.einsum("uk,u->k", reach * np.exp(-reach), np.exp(decay))
+        density += STEP * (np.exp(decay) @ (reach * left))
     return np.asarray(p * (n * density)[of])
 
 
