@@ -87,7 +87,7 @@ def publish(
     if whole and papers == before.papers:
         return
     drawing = draw.Drawing(workers, page=not whole)
-    ordered = _begin(sections, result, drawing)
+    ordered = _made(sections, result, drawing if workers.beside else None)
     pictures = _pictures(ordered, result)
     drawing.begin(pictures.values())
     directory = RunDirectory.at(root)
@@ -113,15 +113,17 @@ def choose(root: Path, workers: Workers) -> Future[Chosen | None]:
     return workers.begin(chosen.choose, test, chosen.searches(lines))
 
 
-def _begin(sections: Iterable[Section], result: StudyResult, drawing: draw.Drawing) -> list[Section]:
-    """All sections in order. Their pictures are begun as they come, the many of the curves first."""
-    own, given = measured.sections(result), list[Section]()
-    for section in own:
-        drawing.begin(section.pictures)
-    for section in sections:
-        drawing.begin(section.pictures)
-        given.append(section)
-    return arrange([*given, *own, _notes(result)])
+def _made(sections: Iterable[Section], result: StudyResult, drawing: draw.Drawing | None) -> list[Section]:
+    """All sections in order. drawing: begins their pictures as they come, the many of the curves first."""
+
+    def begun(section: Section) -> Section:
+        named = tuple(_named(one, draw.file_name(one.name)) for one in section.pictures)
+        if drawing is not None:
+            drawing.begin(named)
+        return replace(section, pictures=named)
+
+    own = [begun(section) for section in measured.sections(result)]
+    return arrange([*map(begun, sections), *own, _notes(result)])
 
 
 def _pictures(sections: Iterable[Section], result: StudyResult) -> dict[str, Plot | Heat | draw.Best]:
@@ -173,8 +175,13 @@ def arrange(sections: Iterable[Section]) -> list[Section]:
     return [_distinct(named[name], taken) for name in sorted(named, key=ranks.__getitem__)]
 
 
+def _named(picture: Plot | Heat, name: str) -> Plot | Heat:
+    """A picture of that name: itself, if it has it, since what was begun of it is found by identity."""
+    return picture if picture.name == name else replace(picture, name=name)
+
+
 def _distinct(section: Section, taken: dict[str, int]) -> Section:
-    """Pictures and tables whose names make files of their own; a picture that has one stays the same object."""
+    """Pictures and tables whose names make files of their own."""
 
     def name(given: str) -> str:
         file = draw.file_name(given)

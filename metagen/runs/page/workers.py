@@ -41,6 +41,11 @@ class Workers:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cls(min(usable, MOST) if many else 1)
 
+    @property
+    def beside(self) -> bool:
+        """Whether what is begun runs side by side with what follows."""
+        return self._threads is not None
+
     def begin(self, function: Callable[..., T], *given: Any) -> Future[T]:
         """Call a function side by side with what follows; here, it has been called when this returns."""
         if self._threads is not None:

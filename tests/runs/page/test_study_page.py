@@ -434,10 +434,15 @@ def test_the_figure_of_winners_names_them(published: Path) -> None:
     assert draw.best(replace(made(8, 2), curves=())) is None
 
 
+@pytest.mark.parametrize("beside", [True, False])
 def test_pictures_are_drawn_while_later_sections_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
-    """Those of the curves first, each for the page and for a file, and none twice."""
+    """Those of the curves first, for the page and for a file, none twice; by one process, all of them last."""
+
+    class Here(Workers):
+        beside = True
+
     drawn: list[str] = []
     for name in ("draw_plot", "whole"):
         real = getattr(draw, name)
@@ -446,14 +451,21 @@ def test_pictures_are_drawn_while_later_sections_are_made(
         )
 
     def sections() -> Iterator[Section]:
-        assert "accuracy-flops" in drawn and "by-flops" not in drawn
+        assert ("accuracy-flops" in drawn) == beside and "by-flops" not in drawn
         yield Section("first", "First", pictures=plots()[:1])
-        assert drawn.count("by-flops") == 2 and "by-tokens" not in drawn
+        assert drawn.count("by-flops") == 2 * beside and "by-tokens" not in drawn
         # A picture whose name is taken gets another; what was drawn in its old name is not shown.
         yield Section("second", "Second", pictures=(replace(plots()[1], name="by-flops"), plots()[1]))
 
-    page.publish(tmp_path, little(), sections())
-    assert drawn.count("by-flops") == 4 and drawn.count("by-flops-2") == drawn.count("by-tokens") == 2
+    result = little()
+    costly = tuple(replace(c, costs={**c.costs, "roofline:x": c.costs["flops"]}) for c in result.curves)
+    page.publish(
+        tmp_path, replace(result, curves=costly), sections(), workers=Here() if beside else Workers()
+    )
+    # Only of a name that was taken, something was drawn in vain.
+    assert drawn.count("by-flops") == 2 + 2 * beside and drawn.count("by-flops-2") == 2
+    assert {drawn.count(name) for name in ("accuracy-roofline-x", "accuracy-flops", "by-tokens")} == {2}
+    assert "accuracy-roofline:x" not in drawn
     ids = re.findall(r' id="(by-[^"]*)"', text_of(tmp_path))
     assert len(set(ids)) == len(ids) > 0
 
