@@ -194,7 +194,8 @@ def test_sequences_and_scores_are_those_of_transformers(
 
         search = Beam(BeamSearch(width, alpha, rule, "model"), LIMIT)
         found = run(search, logits, LIMIT, eos=eos, allowed=fresh if ngram else None)
-    assert [score for _, score in found] == pytest.approx(made.sequences_scores.tolist(), abs=1e-5)
+    # Sums of float32, of logits that transformers computes with a cache and this without: 4e-5 on some processors.
+    assert [score for _, score in found] == pytest.approx(made.sequences_scores.tolist(), abs=2e-4)
     for (sample, _), sequence in zip(found, made.sequences[:, len(start) :].tolist(), strict=True):
         text = list(sample.ids or ()) + [eos] * (sample.finish == "eos")
         assert sequence[: len(text)] == text and set(sequence[len(text) :]) <= {eos}
