@@ -190,10 +190,7 @@ def _distinct(section: Section, taken: dict[str, int]) -> Section:
 
     return replace(
         section,
-        pictures=tuple(
-            one if (file := name(one.name)) == one.name else replace(one, name=file)
-            for one in section.pictures
-        ),
+        pictures=tuple(_named(one, name(one.name)) for one in section.pictures),
         tables=tuple(
             replace(one, name=name(f"table-{one.name}").removeprefix("table-")) for one in section.tables
         ),
