@@ -268,7 +268,8 @@ class RunDirectory:
         new = path.with_name(f"{name}.new")
         try:
             # A lone surrogate, which UTF-8 cannot hold, becomes its escape.
-            new.write_text(text, encoding="utf-8", errors="backslashreplace")
+            with new.open("w", encoding="utf-8", errors="backslashreplace") as file:
+                file.writelines(pieces(text))
             new.replace(path)
         except OSError as error:
             raise MetagenError(
@@ -398,6 +399,11 @@ def find(path: str | Path, within: Path = RUNS) -> StudyDirectory | RunDirectory
         if (root / "experiment.yaml").is_file():
             return RunDirectory(root)
     raise InputError(names.absent(str(path), str(within)))
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A long text in parts: encoding it as a whole would take three bytes for each of its characters."""
+    return (text[start : start + 65_536] for start in range(0, len(text), 65_536))
 
 
 def _holder(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from metagen.errors import DataError
+from metagen.runs.directory import pieces
 from metagen.runs.page.browser import FILTERS, Embedded
 from metagen.runs.words import between, cost_amount, duration, percent, plus_minus
 
@@ -73,7 +74,7 @@ def _read(name: str) -> str:
 
 def _size(page: str) -> int:
     """Bytes, with lone surrogates as their escapes."""
-    return len(page.encode("utf-8", "backslashreplace"))
+    return sum(len(piece.encode("utf-8", "backslashreplace")) for piece in pieces(page))
 
 
 def _templates() -> Environment:
