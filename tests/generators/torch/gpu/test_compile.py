@@ -23,7 +23,8 @@ except PackageNotFoundError:
 
 @pytest.mark.skipif(triton is None or Version(triton) < Version("3.9"), reason=f"Triton is {triton}")
 def test_every_kernel_compiles(tmp_path: Path) -> None:
-    make_model(tmp_path, head_dim=80)
+    # Heads that do not fill their blocks, and no larger ones: these compile for a long time.
+    make_model(tmp_path, head_dim=48)
     own = {"METAGEN_COMPILED": "off", "OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-m", "tests.generators.torch.gpu.launches", str(tmp_path)],

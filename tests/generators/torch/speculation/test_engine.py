@@ -111,7 +111,7 @@ def test_sampled_texts_have_the_targets_distribution(draft: Draft, name: str) ->
     n = 6_000
     expected = exact(TARGET, PARAMS[name])
     assert sum(expected.values()) == pytest.approx(1)
-    with TorchEngine(TARGET, max_batch=128, threads=1, draft=draft) as engine:
+    with TorchEngine(TARGET, max_batch=1024, threads=1, draft=draft) as engine:
         seen = Counter(texts(ask(engine, PROMPT, PARAMS[name], range(n))))
         counted = dict(engine.stats.extra)
     assert not seen.keys() - expected.keys()
@@ -154,6 +154,11 @@ def solve(
         return [sample for answer in asyncio.run(all_of_them()) for sample in answer.samples], engine
 
 
+@cache
+def without_a_draft(params: SamplingParams) -> tuple[list[Sample], TorchEngine]:
+    return solve(params, None)
+
+
 EMBEDDED = {
     "block": Draft("tiny-0.1m"),
     "token": Draft("tiny-0.1m", 3, "token", adapt=True),
@@ -174,7 +179,7 @@ EMBEDDED = {
     ids=["plain", "stop", "penalised", "grammar"],
 )
 def test_greedy_texts_are_those_without_a_draft(draft: Draft, params: SamplingParams) -> None:
-    expected, _ = solve(params, None)
+    expected, _ = without_a_draft(params)
     found, engine = solve(params, draft)
     extra = engine.stats.extra
     assert extra["near_edge"] == 0, "no choice here is so close that rounding may decide"
@@ -207,7 +212,7 @@ def test_sampled_texts_of_a_grammar_are_distributed_as_without_a_draft(draft: Dr
 
 
 def test_passes_are_saved() -> None:
-    _, before = solve(SamplingParams(temperature=0.0), None)
+    _, before = without_a_draft(SamplingParams(temperature=0.0))
     samples, after = solve(SamplingParams(temperature=0.0), Draft("tiny-0.1m", 6))
     assert after.stats.extra["steps"] < 0.5 * before.stats.extra["steps"]
     assert after.stats.generated == sum(sample.computed or 0 for sample in samples)
