@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,37 +167,61 @@ def node_options(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two nodes; the second has room for replicas that ask for `room`. The tests are connected to the first."""
-    pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
+#: The cluster, from the first file here that asks for it until the last test of this directory: starting one takes
+#: longer than most tests.
+_clusters: list[Any] = []
+
+
+@contextmanager
+def surroundings() -> Iterator[None]:
+    """What the cluster, and those that are connected to it, find in the environment."""
+    from ray._private import ray_constants
+
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "RAY_ADDRESS", "PYTHONPATH")}
     os.environ.update(ENVIRONMENT)
     # Drivers of shards, and what tests start, find the toy.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(TOY), *filter(None, [before["PYTHONPATH"]])])
-    from ray import cloudpickle
-    from ray._private import ray_constants
-    from ray.cluster_utils import Cluster
-
     # Ray was imported before its environment was set.
     several, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-
-    from metagen.generators.ray.cluster import connect
-
-    # Replicas do not have the tests on their path.
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    made = Cluster()
     try:
-        made.add_node(**node_options(_system_config=SYSTEM))
-        made.add_node(**node_options(resources={"room": 4}))
-        os.environ["RAY_ADDRESS"] = made.address
-        with connect():
-            yield made
+        yield
     finally:
-        made.shutdown()
         ray_constants.ENABLE_RAY_CLUSTER = several
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two nodes; the second has room for replicas that ask for `room`. The tests are connected to the first.
+
+    The nodes are the same for all files of this directory. Each file has a connection of its own, with which its actors
+    end.
+    """
+    pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
+    with surroundings():
+        from ray import cloudpickle
+        from ray.cluster_utils import Cluster
+
+        from metagen.generators.ray.cluster import connect
+
+        # Replicas do not have the tests on their path.
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        if not _clusters:
+            _clusters.append(Cluster())
+            _clusters[0].add_node(**node_options(_system_config=SYSTEM))
+            _clusters[0].add_node(**node_options(resources={"room": 4}))
+        os.environ["RAY_ADDRESS"] = _clusters[0].address
+        with connect():
+            yield _clusters[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the cluster behind the last test of this directory, when its fixtures have ended."""
+    if _clusters and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
+        with surroundings():
+            _clusters.pop().shutdown()
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ def make(delay=3600.0):
     return EnumerableEngine(("a", "b", "$"), lambda prompt, done: [0.4, 0.4, 0.2], name="slow", delay=delay)
 
 def kill():
-    time.sleep(2)
+    while not pool.stats.requests:  # the replica is at work
+        time.sleep(0.05)
     raylet = ray._private.worker._global_node.all_processes["raylet"][0].process.pid
     below = [int(pid) for path in Path(f"/proc/{raylet}/task").glob("*/children") for pid in path.read_text().split()]
     agents = [pid for pid in below if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RuntimeEnvAgent")]
@@ -48,6 +49,8 @@ def test_a_pool_hears_that_ray_has_ended_and_solve_works_in_an_actor(what: str) 
     """The raylet ends with its agent for environments, and is counted as dead a little later."""
     pytest.importorskip("ray")
     own = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    # A dead raylet refuses to be looked after; five times in a row, by default at 3 seconds.
+    own["RAY_health_check_period_ms"] = "300"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, what],
         capture_output=True,

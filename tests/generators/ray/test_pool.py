@@ -21,7 +21,7 @@ from metagen.generators.engine import Engine, Generated, GenerateRequest, Sampli
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.primitive import EngineGenerator
-from metagen.generators.ray import Placement, Policy, RayPool
+from metagen.generators.ray import Placement, Policy, RayPool, fleet
 from metagen.generators.routing import Router
 from metagen.journal import Row
 from metagen.scope import Scope
@@ -318,9 +318,13 @@ def test_bundles_are_reserved_together_and_given_back(make: Make, until: Until) 
     until(lambda: states() == {"REMOVED"})
 
 
-def test_a_replica_that_is_leaving_ends_with_the_pool(make: Make, troubles: Path, until: Until) -> None:
+def test_a_replica_that_is_leaving_ends_with_the_pool(
+    make: Make, troubles: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ray.util import placement_group_table
 
+    # Neither would close, however long it had.
+    monkeypatch.setattr(fleet, "CLOSING", 1.0)
     room = Placement(bundles=({"CPU": 1, "room": 1},))
     with make(2, placement=room, closing=3600.0) as pool:
         pool.remove("replica-0")

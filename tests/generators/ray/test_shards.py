@@ -17,7 +17,7 @@ import pytest
 
 from metagen.journal import SQLiteJournal
 from metagen.runs.directory import RunDirectory
-from tests.generators.ray.test_runs import _rows, command, results, run_here
+from tests.generators.ray.test_runs import _rows, command, results, run_here, run_unreported
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster", "lean_figures")]
 #: The second strategy asks for as much as its answers make it.
@@ -93,7 +93,7 @@ def test_shards_change_no_result_and_outlive_their_drivers(
     alone, lost, resumed = (tmp_path / name for name in ("alone", "lost", "resumed"))
     gate = tmp_path / "gate"
     gate.touch()
-    run_here(write("local"), alone)
+    run_unreported(write("local"), alone)
     gate.unlink()
 
     two = write("{kind: ray, concurrency: 4, replicas: 2, shards: 2}")
@@ -142,7 +142,7 @@ def test_drivers_share_replicas_and_a_total_is_kept_whoever_is_killed(
 ) -> None:
     """Three drivers, two replicas: who is killed costs nobody else's work."""
     alone, sharded = tmp_path / "alone", tmp_path / "sharded"
-    run_here(write("local", text), alone)
+    run_unreported(write("local", text), alone)
     seen, over = set[str](), Event()
 
     def watch() -> None:
@@ -184,7 +184,7 @@ def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_pat
         ("shards", "{kind: ray, replicas: 2, shards: 2}"),
         ("local", "local"),
     ):
-        run_here(write(executor, TOY + shared), tmp_path / name)
+        run_unreported(write(executor, TOY + shared), tmp_path / name)
     states = [RunDirectory(tmp_path / name).state() for name in ("first", "shards", "local")]
     assert states[0].cached == 0 and states[1].cached == states[2].cached == _rows(tmp_path / "first")
     assert results(tmp_path / "first") == results(tmp_path / "shards") == results(tmp_path / "local")
