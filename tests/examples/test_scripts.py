@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,22 @@ def said(scripts: Any) -> Any:
     return run
 
 
-def experiment(file: str, out: Path, *options: str) -> Path:
-    """A run of an example's experiment."""
-    done = CliRunner().invoke(app, ["run", str(EXAMPLES / file), "--out", str(out), *options])
-    assert done.exit_code == 0, done.output
-    return out
+@pytest.fixture
+def experiment(lean_figures: list[str]) -> Iterator[Callable[..., Path]]:
+    """A run of an example's experiment, whose own figures are left empty; what a script draws of it is drawn."""
+    left = lean_figures.copy()
+    lean_figures.clear()
+
+    def run(file: str, out: Path, *options: str) -> Path:
+        lean_figures.extend(left)
+        done = CliRunner().invoke(app, ["run", str(EXAMPLES / file), "--out", str(out), *options])
+        lean_figures.clear()
+        assert done.exit_code == 0, done.output
+        assert (out / "report.html").exists()
+        return out
+
+    yield run
+    lean_figures.clear()
 
 
 def test_every_way_to_choose_shares_one_pool(said: Any) -> None:
@@ -98,7 +110,9 @@ def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_two_number_formats_are_compared_by_problem_and_by_text(said: Any, tmp_path: Path) -> None:
+def test_two_number_formats_are_compared_by_problem_and_by_text(
+    said: Any, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     fetch_or_skip("smollm2-135m-solver")
     short = [f"generators.{name}.max_tokens=20" for name in ("float32", "bfloat16")]
     few = [f"strategies.{name}.n=3" for name in ("majority", "checked", "rebase")]
@@ -130,7 +144,9 @@ def test_two_number_formats_are_compared_by_problem_and_by_text(said: Any, tmp_p
 
 
 @pytest.mark.slow
-def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
+def test_the_family_is_reported_from_a_run(
+    said: Any, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     run = experiment(
         "family.yaml", tmp_path / "run", "--set", "task.per_level=1", "--set", "task.levels=[1, 4]"
     )
@@ -138,7 +154,9 @@ def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
     assert "within problems" in text and text.count("| 0.1M |") >= 2
 
 
-def test_who_solves_most_within_a_budget_is_read_from_a_run(said: Any, tmp_path: Path) -> None:
+def test_who_solves_most_within_a_budget_is_read_from_a_run(
+    said: Any, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     run = experiment(
         "programs.yaml",
         tmp_path / "run",

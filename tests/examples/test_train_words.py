@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import peft
@@ -186,17 +185,15 @@ class Letters:
 
 @pytest.mark.slow
 def test_the_recipe_for_two_steps(
-    words: Callable[[str], ModuleType], tmp_path: Path, published: list[str]
+    words: Callable[[str], ModuleType], scripts: Any, tmp_path: Path, published: list[str]
 ) -> None:
     """What is trained is what the verifiers read: the same ids, the same places."""
     fetch_or_skip("smollm2-135m")
 
     def run(script: str, *args: str) -> str:
-        command = [sys.executable, str(WORDS / script), *args]
-        environment = os.environ | {"PYTHONPATH": str(WORDS.parents[2])}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        """In this process, which has imported torch, transformers and peft: what a script knows is in its files."""
+        said: str = scripts.here([sys.executable, str(WORDS / script), *args])
+        return said
 
     data, solver, rewards = (str(tmp_path / name) for name in ("data", "solver", "rewards"))
     run("data.py", *published, "--into", data)
@@ -209,7 +206,7 @@ def test_the_recipe_for_two_steps(
         "it goes on from its end"
     )
     problems, rollouts = tmp_path / "problems.jsonl", tmp_path / "rollouts.jsonl"
-    run("problems.py", *published[2:], "--into", str(problems), "--count", "4", "--validation", "2")
+    run("problems.py", *published[2:], "--into", str(problems), "--count", "3", "--validation", "1")
     sample = (
         "rollouts.py",
         "--problems",
@@ -219,11 +216,11 @@ def test_the_recipe_for_two_steps(
         "--into",
         str(rollouts),
     )
-    run(*sample, "--samples", "2", "--count", "4", "--quiet")
+    run(*sample, "--samples", "2", "--count", "3", "--quiet")
     before = rollouts.read_text()
-    run(*sample, "--samples", "2", "--count", "4", "--quiet")
+    run(*sample, "--samples", "2", "--count", "3", "--quiet")
     assert rollouts.read_text() == before, "what is there is not made again"
-    assert [json.loads(line)["held_out"] for line in before.splitlines()] == [True, True, False, False]
+    assert [json.loads(line)["held_out"] for line in before.splitlines()] == [True, False, False]
     learned = ("--problems", str(problems), "--rollouts", str(rollouts), "--begin", f"{solver}/adapter")
     assert "eval_loss" in run("rewards.py", *learned, "--into", rewards, "--longest", "400", *short)
     record = json.loads(before.splitlines()[0])
