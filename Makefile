@@ -19,8 +19,9 @@ NPM_CLIENTS ?= openai@6.49.0
 
 # The interpreters that the environment may be made with: the first of 3.11 or later is taken.
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
-# Processes that share the tests; each keeps torch to one thread.
-WORKERS ?= auto
+# Processes that share the tests; each keeps torch to one thread. One more than there are processors, since many tests
+# wait, for Ray above all.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Runs kernels of GPUs on the CPU, in tests; builds of torch with CUDA bring their own.
 TRITON ?= triton==3.9.0
 # Of one call of make gpu, and an interpreter that has torch with CUDA and metagen's libraries already, if not VENV's.

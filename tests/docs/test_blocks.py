@@ -53,8 +53,10 @@ from metagen.runs.declare.study_schema import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-#: Commands of metagen that cost little on a few problems. Others are parsed only.
+#: Commands of metagen that cost little on a few problems. Others are parsed only, as are those with an option that
+#: measures for long (tests/generators/torch/test_speed.py runs it).
 RUNS = {"run", "resume", "report", "show", "compare", "models", "ls", "doctor", "new", "explain"}
+LONG = {"--speed"}
 LIMIT = ["--limit", "2"]
 #: What works on runs.
 READS = re.compile(r"\bmetagen (?:resume|report|show|compare|ls)\b|\bRunDirectory\b|parquet|report\.html")
@@ -195,7 +197,7 @@ class Running:
     def metagen(self, words: list[str], variables: dict[str, str], block: Block) -> None:
         name = words[0] if words else ""
         file = next((word for word in words if name == "run" and word.endswith(".yaml")), "runs")
-        cheap = name in RUNS and not any(PLACEHOLDER.search(word) for word in words)
+        cheap = name in RUNS and not any(word in LONG or PLACEHOLDER.search(word) for word in words)
         needs = name in ("run", "resume", "report", "show", "compare")
         tried = file.startswith("examples/") and not self.reads
         if not cheap or tried or (needs and not (self.place / file).exists()):

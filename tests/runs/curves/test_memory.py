@@ -58,19 +58,21 @@ def repeat(source: RunDirectory, root: Path, times: int) -> RunDirectory:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["curves", "page", "chosen"])
 def test_results_take_a_few_numbers_for_each_problem(
-    study_experiment_file: Callable[..., Path], tmp_path: Path, what: str
+    study_experiment_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     ran = RunDirectory.at(tmp_path / "ran")
     with build.open_setup(schema.load(study_experiment_file(count=COUNT))) as setup:
         assert runner.run(setup, ran, calls=True).status == "complete"
-    peaks = []
-    for count in (SMALL, LARGE):
-        made = repeat(ran, tmp_path / f"{count}", count // COUNT)
-        child = [sys.executable, "-c", CHILD, str(made.root), what]
-        peaks.append(
-            int(subprocess.run(child, capture_output=True, check=True, text=True).stdout.split()[-1])
+    runs = [repeat(ran, tmp_path / f"{count}", count // COUNT) for count in (SMALL, LARGE)]
+    for what in ("curves", "chosen", "page"):
+        small, large = (peak(made, what) for made in runs)
+        growth = (large - small) / (LARGE - SMALL)
+        assert growth < MOST, (
+            f"{what}: {small / 1e6:.0f} and {large / 1e6:.0f} MB, {growth:.0f} bytes a problem"
         )
-    growth = (peaks[1] - peaks[0]) / (LARGE - SMALL)
-    assert growth < MOST, f"{peaks[0] / 1e6:.0f} MB and {peaks[1] / 1e6:.0f} MB: {growth:.0f} bytes a problem"
+
+
+def peak(made: RunDirectory, what: str) -> int:
+    child = [sys.executable, "-c", CHILD, str(made.root), what]
+    return int(subprocess.run(child, capture_output=True, check=True, text=True).stdout.split()[-1])
