@@ -20,8 +20,6 @@ pytestmark = pytest.mark.usefixtures("lean_figures")
 FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 #: Engines that another suite runs the examples of: with a server, and in an environment that has vLLM.
 ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm"}
-#: Files that the test of a script runs as they are run here, with more candidates, and reads further.
-BY_SCRIPTS = ("number_formats",)
 #: Tokens of a solution, at most, by the model that solves problems in words: nine of ten have come to their end. What
 #: other models write, as programs and calls of tools, stays as long as it is.
 SOLVER, LONGEST = "smollm2-135m-solver", 45
@@ -34,8 +32,6 @@ def test_an_example_runs(file: Path, tmp_path: Path) -> None:
         pytest.skip(f"{file.name} is run by tests/runs")
     said = file.read_text("utf-8")
     assert f"metagen run examples/{file.name}" in said or "#" in said.splitlines()[0]
-    if file.stem in BY_SCRIPTS:
-        pytest.skip(f"{file.name} is run by tests/examples/test_scripts.py")
     for engine in experiment.get("engines", {}).values():
         if isinstance(model := engine.get("model"), str) and sources.is_named(model):
             fetch_or_skip(model)
