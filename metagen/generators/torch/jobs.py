@@ -98,7 +98,7 @@ class Prefill:
     """Tokens to run through the model: `ids`, of which the first `cached` are in the tree under `node`.
 
     reuse: prefix tokens that may be read from the tree at most, so that all wanted logits are computed.
-    wanted: positions whose logits are needed, ascending. at: tokens that the row holds.
+    wanted: positions whose logits are needed, ascending. at: tokens that the row holds. sound: its logits are numbers.
     """
 
     owner: Generation | Evaluation
@@ -112,6 +112,7 @@ class Prefill:
     row: int = -1
     at: int = 0
     need: int = 0
+    sound: bool = True
     found: list[Tensor] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ from metagen.errors import MetagenError, NumericsError
 from metagen.generators.engine import EngineStats
 from metagen.generators.torch.jobs import Prefill, Ticket
 from metagen.generators.torch.models.language_model import LanguageModel, explain
-from metagen.generators.torch.prefix_tree import PrefixTree
+from metagen.generators.torch.prefix_tree import Node, PrefixTree
 
 #: Tokens of one batch, padding included; longer prefixes take several steps.
 AREA = 2048
@@ -79,18 +79,18 @@ class Prefiller:
         if hidden:
             self._model.keeps_hidden = False
         self._stats.prefilled += sum(counts)
+        sound: list[bool] = torch.logsumexp(logits, -1).isfinite().tolist()  # of all at once: the device is waited for
         at = 0
         for (job, n), here in zip(batch, wanted, strict=True):
             job.at += n
             if here:
                 # Beside rows with another head, there is more than this job's head gives.
                 job.found.append(logits[at : at + len(here), : job.outputs])
+                job.sound &= all(sound[at : at + len(here)])
                 if job.wants_hidden:
                     job.hidden.append(self._model.hidden[at : at + len(here)])
                 at += len(here)
-            # A text whose logits are no numbers takes the others of its request with it.
-            if job.at == len(job.ids) and any(job is other for other in self._running):
-                self._finish(job)
+        self._finish([job for job, _ in batch if job.at == len(job.ids)])
 
     def _admit(self) -> None:
         busy = {job.key for job in self._running}
@@ -128,31 +128,44 @@ class Prefiller:
             longest = max(longest, count)
         return batch
 
-    def _finish(self, job: Prefill) -> None:
-        logits = job.found[0] if len(job.found) == 1 else torch.cat(job.found)
-        if not bool(torch.logsumexp(logits, -1).isfinite().all()):
-            self._leave(job, poisoned=True)
-            error = NumericsError(
-                f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
-                "check its weights, or choose dtype='float32'"
-            )
-            self._failed(job, explain(self._model, job.ids, error))
-            return
+    def _finish(self, jobs: list[Prefill]) -> None:
+        """Keep what these have computed, take back their rows all at once, and hand them on."""
+        for job in jobs:
+            # A text whose logits are no numbers takes the others of its request with it.
+            if not job.sound and job in self._running:
+                self._leave(job, poisoned=True)
+                error = NumericsError(
+                    f"the model returned NaN or infinite logits for an input of {len(job.ids)} tokens; "
+                    "check its weights, or choose dtype='float32'"
+                )
+                self._failed(job, explain(self._model, job.ids, error))
+        jobs = [job for job in jobs if job in self._running]
+        for job in jobs:
+            new = self._insert(job)
+            self._tree.lock(new)
+            self._release(job)
+            job.node = new
+        if jobs:
+            self._model.close(np.array([job.row for job in jobs]))
+        for job in jobs:
+            self._done(job, job.found[0] if len(job.found) == 1 else torch.cat(job.found))
+
+    def _insert(self, job: Prefill) -> Node[Any]:
+        """What the row holds beyond its node, in the tree."""
         assert job.node is not None
-        row, start, old = job.row, job.cached, job.node
-        new = self._tree.insert(
-            old, job.ids[start:], lambda a, b: self._model.save(row, start + a, start + b)
+        row, start = job.row, job.cached
+        return self._tree.insert(
+            job.node, job.ids[start:], lambda a, b: self._model.save(row, start + a, start + b)
         )
-        self._tree.lock(new)
-        self._leave(job)
-        job.node = new
-        self._done(job, logits)
 
     def _leave(self, job: Prefill, *, poisoned: bool = False) -> None:
-        """Take back the row, the lock and the promise."""
+        self._release(job)
+        self._model.close(np.array([job.row]), poisoned=poisoned)
+
+    def _release(self, job: Prefill) -> None:
+        """Take back the lock, the promise, and the row, which the model closes before the next step."""
         assert job.node is not None
         self._running.remove(job)
         self._tree.unlock(job.node)
         self._tree.reserved -= job.need
-        self._model.close(np.array([job.row]), poisoned=poisoned)
         self._free.append(job.row)
