@@ -12,6 +12,13 @@ def install(extra: str) -> str:
     return f"pip install -e '.[{extra}]' in the clone of metagen"
 
 
+def lacks(error: ImportError) -> str:
+    """What an import needs, for a sentence: it may be a package that is there and broken, or of another version."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"{error.name}, which is not installed"
+    return f"a package that cannot be imported ({error})"
+
+
 class MetagenError(Exception):
     """Root of all errors that metagen raises.
 

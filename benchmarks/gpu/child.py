@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.processes import end_with_parent
+from metagen.errors import lacks
 
 
 def main() -> None:
@@ -42,12 +43,14 @@ def main() -> None:
                 if name not in skip:
                     run(name, work, tell)
         except ModuleNotFoundError as error:
-            tell(task="start", event="missing", error=lacks(error), seconds=0.0)
+            tell(task="start", event="missing", error=remedy(error), seconds=0.0)
 
 
-def lacks(error: ModuleNotFoundError) -> str:
-    """What is not installed, and the remedy."""
-    return f"{error.name} is missing; pip install {str(error.name).partition('.')[0]}, then run the same command again"
+def remedy(error: ModuleNotFoundError) -> str:
+    """What is not installed, and what to do."""
+    if not error.name:
+        return f"it needs {lacks(error)}; install what is missing, then run the same command again"
+    return f"{error.name} is missing; pip install {error.name.partition('.')[0]}, then run the same command again"
 
 
 def run(name: str, work: Any, tell: Any) -> None:
@@ -57,7 +60,7 @@ def run(name: str, work: Any, tell: Any) -> None:
         for row in work():
             tell(task=name, event="row", row=row.to_dict(), seconds=time.perf_counter() - began)
     except ModuleNotFoundError as error:
-        tell(task=name, event="missing", error=lacks(error), seconds=time.perf_counter() - began)
+        tell(task=name, event="missing", error=remedy(error), seconds=time.perf_counter() - began)
         return
     except Exception as error:  # noqa: BLE001 - whatever it is becomes a row, and the other tasks go on
         traceback.print_exc()

@@ -128,7 +128,7 @@ class Runner:
         until = began + min(limit, self._seconds_left())
         python = self._settings.vllm if piece.vllm and self._settings.vllm else sys.executable
         with tempfile.TemporaryDirectory() as folder:
-            out, log = Path(folder) / "events", Path(folder) / "log"
+            out, log = Path(folder) / "events", self._log(piece)
             out.touch()
             command = [
                 python, "-m", "benchmarks.gpu.child", piece.source, "--out", str(out), "--models",
@@ -161,7 +161,17 @@ class Runner:
                 self._say(f"  cut off, as the call's minutes are over; last words: {_last(log)}")
             else:
                 self._fail(piece, reader, limit if over else None, child.returncode, _last(log))
+            if state["state"] == FAILED:
+                self._say(f"  what it printed: {log}")
+            else:
+                log.unlink()
             self._record.write()
+
+    def _log(self, piece: Piece) -> Path:
+        """Where the piece prints to; it stays if the piece fails, since a cause can lie far above the last words."""
+        path = self._settings.models.parent / "logs" / f"{piece.name}.{os.getpid()}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _environment(self) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")

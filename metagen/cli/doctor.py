@@ -33,7 +33,7 @@ from rich.text import Text
 
 import metagen
 from metagen.cli import models
-from metagen.errors import MetagenError, install
+from metagen.errors import MetagenError, install, lacks
 from metagen.generators import tiny
 from metagen.generators.compiled import build
 from metagen.generators.models import sources
@@ -449,7 +449,7 @@ def _models() -> Iterator[Check]:
         try:
             found = models.look(sources.resolve(name))
         except ImportError as error:
-            yield Check("Models", name, "note", f"cannot be looked at without {error.name}")
+            yield Check("Models", name, "note", f"cannot be looked at: it needs {lacks(error)}")
         except Exception as error:  # noqa: BLE001 - whatever a reader of files raises is what is wrong with the file
             yield Check("Models", name, "fault", f"{type(error).__name__}: {error}", remedy, needed=True)
         else:

@@ -11,7 +11,7 @@ import typer
 from metagen.cli import output
 from metagen.cli.help import Command, Group
 from metagen.cli.options import Json
-from metagen.errors import ModelError
+from metagen.errors import ModelError, lacks
 
 app = typer.Typer(
     cls=Group, invoke_without_command=True, help="List the models that have names; fetch one, or check any."
@@ -102,7 +102,7 @@ def check(
         found = look(directory)
     except ImportError as error:
         raise ModelError(
-            f"{directory}: looking at a model needs {error.name}; install metageneration[torch]"
+            f"{directory}: looking at a model needs {lacks(error)}; install metageneration[torch]"
         ) from None
     typer.echo(f"{model}: {found}\n{directory}")
 

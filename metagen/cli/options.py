@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metagen import trust
-from metagen.errors import InputError, install
+from metagen.errors import InputError, install, lacks
 
 if TYPE_CHECKING:
     from metagen.strategies.base import Observe
@@ -47,9 +47,7 @@ def observing(telemetry: bool) -> Iterator[Observe | None]:
     try:
         from metagen.integrations.telemetry import exporting
     except ImportError as error:
-        raise InputError(
-            f"--telemetry needs packages that are not installed ({error.name}): {install('telemetry')}"
-        ) from None
+        raise InputError(f"--telemetry needs {lacks(error)}: {install('telemetry')}") from None
     with exporting() as observe:
         yield observe
 

@@ -9,7 +9,7 @@ import typer
 
 from metagen.cli import output
 from metagen.cli.options import Rehearse, Sets, Telemetry, Trust, experiments, observing
-from metagen.errors import InputError, install
+from metagen.errors import InputError, install, lacks
 
 
 def serve(
@@ -34,9 +34,7 @@ def serve(
     try:
         from metagen.serve.run import serve
     except ImportError as error:
-        raise InputError(
-            f"a server needs packages that are not installed ({error.name}): {install('serve')}"
-        ) from None
+        raise InputError(f"a server needs {lacks(error)}: {install('serve')}") from None
     with schema.locate_errors(source), observing(telemetry) as observe:
         serve(experiment, spec, _began, observe)
 

@@ -11,7 +11,7 @@ import typer
 
 from metagen.cli import output
 from metagen.cli.options import Trust
-from metagen.errors import InputError, install
+from metagen.errors import InputError, install, lacks
 
 HOST = "127.0.0.1"
 #: Requests that wait while the app starts: the browser opens at once.
@@ -36,9 +36,7 @@ def view(
         from metagen.listening import bind, run
         from metagen.view import app
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"the viewer needs packages that are not installed ({error.name}): {install('view')}"
-        ) from None
+        raise InputError(f"the viewer needs {lacks(error)}: {install('view')}") from None
     from metagen.runs.directory import RUNS
     from metagen.view.desk import Desk
     from metagen.view.shelf import Shelf

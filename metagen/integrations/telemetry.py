@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from metagen.errors import InputError, install
+from metagen.errors import InputError, install, lacks
 
 try:
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 except ImportError as error:
-    raise ImportError(f"traces need {error.name}: {install('telemetry')}", name=error.name) from error
+    raise ImportError(f"traces need {lacks(error)}: {install('telemetry')}", name=error.name) from error
 
 from metagen.events import Event, Listener
 from metagen.generators.engine import CHAT_API
@@ -410,4 +410,4 @@ def _exporter() -> SpanExporter | None:
 
 
 def _missing(error: ImportError) -> InputError:
-    return InputError(f"traces need packages that are not installed ({error.name}): {install('telemetry')}")
+    return InputError(f"traces need {lacks(error)}: {install('telemetry')}")

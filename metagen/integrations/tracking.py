@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, Protocol
 import yaml
 
 from metagen import __version__
-from metagen.errors import InputError, MetagenError, install
+from metagen.errors import InputError, MetagenError, install, lacks
 from metagen.logs import logger
 from metagen.runs.directory import RunDirectory, StudyDirectory
 from metagen.runs.work.progress import Meter
@@ -232,9 +232,7 @@ TRACKERS: Final[Mapping[Kind, Callable[[], Tracker]]] = {"mlflow": MLflow, "wand
 
 
 def _missing(kind: Kind, error: ImportError) -> InputError:
-    return InputError(
-        f"tracking in {kind} needs packages that are not installed ({error.name}): {install(kind)}"
-    )
+    return InputError(f"tracking in {kind} needs {lacks(error)}: {install(kind)}")
 
 
 # -- following a run -----------------------------------------------------------------------------------

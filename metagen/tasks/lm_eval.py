@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from metagen import trust
-from metagen.errors import DataError, InputError, UnsupportedError
+from metagen.errors import DataError, InputError, UnsupportedError, lacks
 from metagen.sequence import Form, Message, Prompt, Sequence, digest
 from metagen.tasks.base import Problem, Task
 from metagen.values import Amount, Count, Text
@@ -220,7 +220,7 @@ def _load(name: str, include_path: str | None) -> Any:
         from lm_eval.tasks import TaskManager
     except ImportError as error:
         raise InputError(
-            f"a task of lm-eval needs {error.name}; pip install 'lm-eval>=0.4.13' beside metagen"
+            f"a task of lm-eval needs {lacks(error)}; pip install 'lm-eval>=0.4.13' beside metagen"
         ) from None
     if include_path is not None:
         if not Path(include_path).is_dir():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from metagen.errors import InputError, install
+from metagen.errors import InputError, install, lacks
 from metagen.parts import part
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.tasks.base import Problem, Task
@@ -101,7 +101,7 @@ def _create(name: str, options: Mapping[str, Any]) -> Any:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
-        raise InputError(f"a reasoning_gym task needs {error.name}; {install('reasoning-gym')}") from None
+        raise InputError(f"a reasoning_gym task needs {lacks(error)}; {install('reasoning-gym')}") from None
     if name not in DATASETS:
         raise InputError(f"dataset={name!r}: reasoning-gym has {', '.join(sorted(DATASETS))}")
     try:

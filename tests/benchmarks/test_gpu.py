@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import models, runner, table
+from benchmarks.gpu import child, models, runner, table
 from benchmarks.gpu.pieces.greedy import first_flips
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import DONE, FAILED, MISSING, OPEN, Record
@@ -58,7 +58,7 @@ def raises(place):
 
 def crashes(place):
     yield "first", lambda: task("first")
-    yield "second", lambda: os.abort()
+    yield "second", lambda: print("on the way", flush=True) or os.abort()
 
 def hangs(place):
     yield "asleep", sleep
@@ -176,6 +176,19 @@ def test_a_piece_that_crashes_is_a_row_and_the_others_go_on(folder: Path) -> Non
     assert whole and record.pieces["crashes"]["state"] == FAILED
     assert names(record) == ["figure first", "crashes, second", "figure a"]
     assert "SIGABRT" in record.rows[1]["note"]
+
+
+def test_what_a_failed_piece_printed_is_kept(folder: Path) -> None:
+    _, _, said = run(folder, piece("crashes"), piece("good", "a"))
+    (log,) = (folder / "logs").iterdir()
+    assert f"  what it printed: {log}" in said and log.name.startswith("crashes.")
+    assert "on the way" in log.read_text()
+
+
+def test_an_import_without_a_name_is_told_in_its_own_words() -> None:
+    """As libraries raise it that import parts when they are asked for."""
+    said = child.remedy(ModuleNotFoundError("Could not import module 'Part'"))
+    assert "Could not import module 'Part'" in said and "None" not in said
 
 
 def test_a_piece_that_hangs_is_ended_with_all_that_it_started(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from metagen.errors import ModelError, UnsupportedError, install
+from metagen.errors import ModelError, UnsupportedError, install, lacks
 from metagen.generators.models.gguf_tokenizer import write_tokenizer
 
 #: Numbers up to which weights are kept in float32, in which they are what the file says; in bfloat16 above.
@@ -123,7 +123,7 @@ def _reader(file: Path) -> Any:
     try:
         from gguf import GGUFReader
     except ImportError as error:
-        raise ModelError(f"{file}: reading GGUF files needs {error.name}; {install('gguf')}") from None
+        raise ModelError(f"{file}: reading GGUF files needs {lacks(error)}; {install('gguf')}") from None
     try:
         return GGUFReader(file)
     except (ValueError, OSError, KeyError, IndexError) as error:

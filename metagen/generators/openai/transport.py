@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from metagen.attempts import UNTOLD, Attempt
-from metagen.errors import EngineError, InputError, MetagenError, SetupError, install
+from metagen.errors import EngineError, InputError, MetagenError, SetupError, install, lacks
 from metagen.generators.engine import EngineStats
 from metagen.generators.openai.answer import Malformed
 from metagen.generators.openai.body import API
@@ -299,9 +299,7 @@ def library() -> ModuleType:
     try:
         import aiohttp
     except ImportError as error:
-        raise InputError(
-            f"an OpenAIEngine needs {error.name}, which is not installed; {install('openai')}"
-        ) from error
+        raise InputError(f"an OpenAIEngine needs {lacks(error)}; {install('openai')}") from error
     return aiohttp
 
 

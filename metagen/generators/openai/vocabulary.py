@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metagen.errors import InputError, ModelError, install
+from metagen.errors import InputError, ModelError, install, lacks
 from metagen.generators.continuation import CONTEXT
 from metagen.generators.directory import text_config
 from metagen.generators.models import sources
@@ -72,7 +72,7 @@ def _tokenizer(directory: Path) -> Tokenizer:
         from metagen.generators.tokenizer import Tokenizer
     except ImportError as error:
         raise ModelError(
-            f"tokenizer={str(directory)!r}: {error.name} is not installed; {install('openai')}, or leave "
+            f"tokenizer={str(directory)!r}: it needs {lacks(error)}; {install('openai')}, or leave "
             "tokenizer out"
         ) from error
     return Tokenizer(directory, _size(directory))

@@ -79,7 +79,9 @@ class Prefiller:
         if hidden:
             self._model.keeps_hidden = False
         self._stats.prefilled += sum(counts)
-        sound: list[bool] = torch.logsumexp(logits, -1).isfinite().tolist()  # of all at once: the device is waited for
+        sound: list[bool] = (
+            torch.logsumexp(logits, -1).isfinite().tolist()
+        )  # of all at once: the device is waited for
         at = 0
         for (job, n), here in zip(batch, wanted, strict=True):
             job.at += n
