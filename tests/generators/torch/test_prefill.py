@@ -1,0 +1,121 @@
+"""Prefills of one batch end together: rows are taken back at once, and a bad text takes its own request along alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from metagen.errors import MetagenError, NumericsError
+from metagen.generators.engine import EngineStats
+from metagen.generators.torch.jobs import Evaluation, Prefill, Ticket
+from metagen.generators.torch.models.ids import FunctionModel
+from metagen.generators.torch.prefill import Prefiller
+from metagen.generators.torch.prefix_tree import PrefixTree
+
+VOCAB, BAD, ROWS = 8, 7, 6
+
+
+def logits(ids: tuple[int, ...]) -> Any:
+    """Of the last token and the length; none after the bad token."""
+    return np.full(VOCAB, np.nan) if BAD in ids else np.arange(VOCAB) * (ids[-1] + len(ids) / 10)
+
+
+class Desk:
+    """A prefiller, what it closed, and what it answered."""
+
+    def __init__(self) -> None:
+        self.model, self.tree = FunctionModel(VOCAB, logits, rows=ROWS), PrefixTree[Any](10_000)
+        self.closed: list[list[int]] = []
+        self.done: list[tuple[Prefill, torch.Tensor]] = []
+        self.failed: list[tuple[Prefill, MetagenError]] = []
+        close = self.model.close
+
+        def closing(rows: Any, *, poisoned: bool = False) -> None:
+            self.closed.append(rows.tolist())
+            close(rows, poisoned=poisoned)
+
+        self.model.close = closing  # type: ignore[method-assign]
+        self.prefiller = Prefiller(
+            self.model,
+            self.tree,
+            range(ROWS),
+            EngineStats(),
+            lambda *found: self.done.append(found),
+            self.fail,
+        )
+
+    def fail(self, job: Prefill, error: MetagenError) -> None:
+        self.failed.append((job, error))
+        self.prefiller.cancel([job.ticket])
+
+    def add(self, *ids: int, ticket: Ticket | None = None, wanted: tuple[int, ...] | None = None) -> Prefill:
+        owner = Evaluation(ticket or a_ticket(), [], [], [], 1)
+        last = len(ids) - 1
+        job = Prefill(owner, 0, ids, (wanted or (last,))[0], wanted or (last,))
+        self.prefiller.add(job)
+        return job
+
+    def run(self) -> None:
+        while self.prefiller.busy:
+            self.prefiller.step()
+
+
+def a_ticket() -> Ticket:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    return Ticket(loop, Any)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_rows_of_one_batch_are_closed_at_once(desk: Desk) -> None:
+    jobs = [desk.add(i, 1, 2) for i in range(5)]
+    desk.run()
+    assert [sorted(rows) for rows in desk.closed] == [sorted(job.row for job in jobs)]
+    assert [job for job, _ in desk.done] == jobs and desk.tree.reserved == 0
+    for job, found in desk.done:
+        assert found.tolist() == [pytest.approx(logits(job.ids).tolist())]
+        assert job.node is not None and job.node.locks == 1 and job.node.depth == len(job.ids)
+        desk.tree.unlock(job.node)
+
+
+def test_their_rows_serve_the_next_ones(desk: Desk) -> None:
+    jobs = [desk.add(i % 7, i // 7, 3) for i in range(4 * ROWS)]
+    desk.run()
+    assert {id(job) for job, _ in desk.done} == {id(job) for job in jobs}
+    assert sum(map(len, desk.closed)) == len(jobs) > 3 * len(desk.closed)
+
+
+def test_a_bad_text_takes_its_own_request_along_alone(desk: Desk) -> None:
+    before = desk.add(1, 2, 3)
+    ticket = a_ticket()
+    brothers = [
+        desk.add(2, 2, 2, ticket=ticket),
+        desk.add(3, BAD, ticket=ticket),
+        desk.add(4, 4, ticket=ticket),
+    ]
+    after = desk.add(5, 5, 5)
+    desk.run()
+    assert [job for job, _ in desk.done] == [before, after]
+    (found,) = desk.failed
+    assert found[0] is brothers[1] and isinstance(found[1], NumericsError)
+    assert sorted(row for rows in desk.closed for row in rows) == sorted(
+        job.row for job in (before, *brothers, after)
+    )
+    assert desk.tree.reserved == 0 and not desk.prefiller.busy
+
+
+def test_a_bad_number_long_before_the_end_is_seen(desk: Desk) -> None:
+    """Its logits came with a batch before the last."""
+    desk.model.chunk = 2
+    bad = desk.add(1, BAD, 1, 1, 1, wanted=(1, 4))
+    desk.model.row = lambda ids: logits(ids) if len(ids) < 4 else np.zeros(VOCAB)  # type: ignore[method-assign]
+    desk.run()
+    assert [job for job, _ in desk.failed] == [bad] and not desk.done
