@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from metagen.errors import lacks
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,33 @@ def test_a_task_without_its_package_says_how_to_get_it(program: str, said: str) 
     done = subprocess.run([sys.executable, "-c", head + program], capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1 and last.startswith("metagen.errors.InputError") and said in last
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("No module named 'box'", name="box"), "box, which is not installed"),
+        (
+            ImportError("cannot import name 'Lid' from 'box'", name="box"),
+            "cannot import name 'Lid' from 'box'",
+        ),
+        (ModuleNotFoundError("Could not import module 'Lid'"), "Could not import module 'Lid'"),
+    ],
+)
+def test_a_package_that_is_there_is_not_said_to_be_missing(error: ImportError, said: str) -> None:
+    found = lacks(error)
+    assert said in found and "None" not in found
+    assert ("not installed" in found) == (error.name == "box" and isinstance(error, ModuleNotFoundError))
+
+
+def test_a_broken_package_tells_what_its_import_said(tmp_path: Path) -> None:
+    """Of another version, say: it is there, and lacks a name."""
+    (tmp_path / "reasoning_gym").mkdir()
+    (tmp_path / "reasoning_gym" / "__init__.py").write_text("raise ImportError('built for another Python')")
+    program = "from metagen.tasks.reasoning_gym import ReasoningGymTask as T; T('chain_sum')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    last = done.stderr.strip().splitlines()[-1]
+    assert "InputError" in last and "built for another Python" in last and "None" not in last
