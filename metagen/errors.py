@@ -14,9 +14,15 @@ def install(extra: str) -> str:
 
 def lacks(error: ImportError) -> str:
     """What an import needs, for a sentence: it may be a package that is there and broken, or of another version."""
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"{error.name}, which is not installed"
-    return f"a package that cannot be imported ({error})"
+    name = absent(error)
+    return f"{name}, which is not installed" if name else f"a package that cannot be imported ({error})"
+
+
+def absent(error: ImportError) -> str | None:
+    """The module that is not there, if that is why an import failed, also one within another package's import."""
+    if isinstance(error.__cause__, ImportError):
+        return absent(error.__cause__)
+    return error.name if isinstance(error, ModuleNotFoundError) else None
 
 
 class MetagenError(Exception):

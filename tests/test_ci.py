@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,16 @@ def test_what_fails_is_a_failure(machine: Machine, target: str, behind: list[str
     status, asked, last = machine.ci(fails=target)
     assert status != 0 and target in asked and parts(asked)[2] == behind and "SKIPPED" not in last
     assert ("lint" in asked) == (target != "test")
+
+
+def test_an_installation_ends_with_a_check_that_fails(machine: Machine) -> None:
+    """It would go on into the environment that the next run installs."""
+    slow = 'case "$1" in lint) until [ -e begun ]; do sleep 0.05; done; exit 2;; *-vllm/installed) touch begun; sleep 2; touch ended;; esac'
+    machine.program("make", f"#!/bin/sh\n{slow}\n")
+    (machine.folder / "asked").touch()
+    assert machine.ci()[0] == 2
+    time.sleep(3)
+    assert (machine.folder / "begun").exists() and not (machine.folder / "ended").exists()
 
 
 def test_a_download_that_breaks_off_is_tried_once_more(machine: Machine) -> None:

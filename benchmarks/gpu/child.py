@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.processes import end_with_parent
-from metagen.errors import lacks
+from metagen.errors import absent
 
 
 def main() -> None:
@@ -42,15 +42,20 @@ def main() -> None:
             for name, work in getattr(importlib.import_module(module), function)(place, *args):
                 if name not in skip:
                     run(name, work, tell)
-        except ModuleNotFoundError as error:
-            tell(task="start", event="missing", error=remedy(error), seconds=0.0)
+        except ImportError as error:
+            if (said := remedy(error)) is None:
+                raise
+            tell(task="start", event="missing", error=said, seconds=0.0)
 
 
-def remedy(error: ModuleNotFoundError) -> str:
-    """What is not installed, and what to do."""
-    if not error.name:
-        return f"it needs {lacks(error)}; install what is missing, then run the same command again"
-    return f"{error.name} is missing; pip install {error.name.partition('.')[0]}, then run the same command again"
+def remedy(error: BaseException) -> str | None:
+    """What is not installed, and what to do; None if that is not why."""
+    name = absent(error) if isinstance(error, ImportError) else None
+    return (
+        f"{name} is missing; pip install {name.partition('.')[0]}, then run the same command again"
+        if name
+        else None
+    )
 
 
 def run(name: str, work: Any, tell: Any) -> None:
@@ -59,10 +64,10 @@ def run(name: str, work: Any, tell: Any) -> None:
     try:
         for row in work():
             tell(task=name, event="row", row=row.to_dict(), seconds=time.perf_counter() - began)
-    except ModuleNotFoundError as error:
-        tell(task=name, event="missing", error=remedy(error), seconds=time.perf_counter() - began)
-        return
     except Exception as error:  # noqa: BLE001 - whatever it is becomes a row, and the other tasks go on
+        if (lack := remedy(error)) is not None:
+            tell(task=name, event="missing", error=lack, seconds=time.perf_counter() - began)
+            return
         traceback.print_exc()
         said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         tell(task=name, event="error", error=said, seconds=time.perf_counter() - began)

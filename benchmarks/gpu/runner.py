@@ -164,14 +164,13 @@ class Runner:
             if state["state"] == FAILED:
                 self._say(f"  what it printed: {log}")
             else:
-                log.unlink()
+                log.unlink(missing_ok=True)
             self._record.write()
 
     def _log(self, piece: Piece) -> Path:
         """Where the piece prints to; it stays if the piece fails, since a cause can lie far above the last words."""
-        path = self._settings.models.parent / "logs" / f"{piece.name}.{os.getpid()}.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        path = self._record.path
+        return path.with_name(f"{path.stem}-{piece.name}.log")
 
     def _environment(self) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")

@@ -35,7 +35,7 @@ def view(
 
         from metagen.listening import bind, run
         from metagen.view import app
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise InputError(f"the viewer needs {lacks(error)}: {install('view')}") from None
     from metagen.runs.directory import RUNS
     from metagen.view.desk import Desk

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from metagen import trust
 from metagen.border import blamed
-from metagen.errors import InputError, UnsupportedError
+from metagen.errors import InputError, UnsupportedError, lacks
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.tasks.base import Problem, Task, check_problems
 from metagen.values import Count, Positive, Text, show
@@ -120,11 +120,11 @@ def _library() -> Any:
     """The library. Raises InputError where it is not installed, or something else has its name."""
     try:
         import verifiers.v1
-    except ImportError:
+    except ImportError as error:
         other = getattr(sys.modules.get("verifiers"), "__file__", None)
         here = "" if other is None else f"; {other} has its name, so begin in another directory"
         raise InputError(
-            f"a task of verifiers needs that library: pip install 'verifiers>=0.4' beside metagen{here}"
+            f"a task of verifiers needs {lacks(error)}: pip install 'verifiers>=0.4' beside metagen{here}"
         ) from None
     return verifiers.v1
 

@@ -180,15 +180,17 @@ def test_a_piece_that_crashes_is_a_row_and_the_others_go_on(folder: Path) -> Non
 
 def test_what_a_failed_piece_printed_is_kept(folder: Path) -> None:
     _, _, said = run(folder, piece("crashes"), piece("good", "a"))
-    (log,) = (folder / "logs").iterdir()
-    assert f"  what it printed: {log}" in said and log.name.startswith("crashes.")
+    (log,) = folder.glob("record-*.log")
+    assert f"  what it printed: {log}" in said and log.name == "record-crashes.log"
     assert "on the way" in log.read_text()
 
 
-def test_an_import_without_a_name_is_told_in_its_own_words() -> None:
+def test_what_another_import_lacks_is_named() -> None:
     """As libraries raise it that import parts when they are asked for."""
-    said = child.remedy(ModuleNotFoundError("Could not import module 'Part'"))
-    assert "Could not import module 'Part'" in said and "None" not in said
+    error = ModuleNotFoundError("Could not import module 'Part'")
+    assert child.remedy(error) is None, "a failure, whose log is kept"
+    error.__cause__ = ModuleNotFoundError("No module named 'lid.top'", name="lid.top")
+    assert str(child.remedy(error)).startswith("lid.top is missing; pip install lid,")
 
 
 def test_a_piece_that_hangs_is_ended_with_all_that_it_started(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +62,36 @@ def test_a_package_that_is_there_is_not_said_to_be_missing(error: ImportError, s
     found = lacks(error)
     assert said in found and "None" not in found
     assert ("not installed" in found) == (error.name == "box" and isinstance(error, ModuleNotFoundError))
+
+
+def test_what_another_import_lacks_is_named() -> None:
+    error = ImportError("traces need a part of them")
+    error.__cause__ = ModuleNotFoundError("No module named 'box'", name="box")
+    assert lacks(error) == "box, which is not installed"
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "said"),
+    [
+        (
+            "'run', 'quickstart.yaml', '--telemetry'",
+            "opentelemetry",
+            "--telemetry needs opentelemetry, which is not installed: ",
+        ),
+        ("'view'", "starlette", "the viewer needs starlette"),
+    ],
+)
+def test_a_command_names_what_it_lacks_once(command: str, package: str, said: str, tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).parents[2] / "examples" / "quickstart.yaml", tmp_path)
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv[1:] = [{command}]; "
+        "from metagen.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "300"},
+    )  # fmt: skip
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("pip install") == 1, done.stderr
 
 
 def test_a_broken_package_tells_what_its_import_said(tmp_path: Path) -> None:

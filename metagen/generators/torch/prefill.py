@@ -17,6 +17,8 @@ from metagen.generators.torch.prefix_tree import Node, PrefixTree
 
 #: Tokens of one batch, padding included; longer prefixes take several steps.
 AREA = 2048
+#: Logits that are looked at for numbers in one operation.
+PART = 256
 #: Waiting prefills that one step may pass over.
 LOOK_AHEAD = 256
 
@@ -55,7 +57,7 @@ class Prefiller:
         """Forget the prefills of these requests."""
         self._waiting = deque(job for job in self._waiting if job.ticket not in tickets)
         for job in [job for job in self._running if job.ticket in tickets]:
-            self._leave(job)
+            self._leave(job, poisoned=not job.sound)
 
     def step(self) -> None:
         """Admit what fits, and run one batch."""
@@ -79,9 +81,9 @@ class Prefiller:
         if hidden:
             self._model.keeps_hidden = False
         self._stats.prefilled += sum(counts)
-        sound: list[bool] = (
-            torch.logsumexp(logits, -1).isfinite().tolist()
-        )  # of all at once: the device is waited for
+        # Of all at once, since the device is waited for; in parts, each of which takes as much memory again.
+        sums = [torch.logsumexp(part, -1) for part in logits.split(PART)]
+        sound: list[bool] = torch.cat(sums).isfinite().tolist() if len(logits) else []
         at = 0
         for (job, n), here in zip(batch, wanted, strict=True):
             job.at += n

@@ -411,6 +411,21 @@ def test_cancelling_frees_what_a_request_holds(engine: TorchEngine) -> None:
     idle(engine)
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3_text"])
+def test_a_prompt_of_several_pieces_is_read_alone(model_dir: Any, kind: str) -> None:
+    """No other row takes part in the passes that read it."""
+    with TorchEngine(model_dir(kind), threads=1) as engine:
+        (found,) = ask(
+            engine, request("the quick brown fox " * 120, params=SamplingParams(temperature=0.0), most=1)
+        )
+        ids = list(found.prefix_ids or ())
+        assert len(ids) > 600
+        reference = AutoModelForCausalLM.from_pretrained(model_dir(kind), dtype=torch.float32).eval()
+        with torch.inference_mode():
+            logits = reference(torch.tensor([ids])).logits[0, -1]
+    assert found.samples[0].ids == (int(logits.argmax()),)
+
+
 def test_numbers_that_are_none_fail_their_own_request_only(model_dir: Any, tmp_path: Path) -> None:
     """A model in which one token's embedding is NaN: whoever meets it fails, the others do not notice."""
     directory = tmp_path / "nan"

@@ -83,6 +83,9 @@ def test_logits_are_those_of_transformers(kind: str, model_dir: Any) -> None:
     close(model.extend(ids(2), a[610:612], ids(2))[0], want[611])
     model.truncate(2, 100)
     close(model.extend(ids(2), a[100:101])[0], want[100])
+    # A piece of which no logits are wanted.
+    assert model.extend(ids(2), a[101:104], ids(3), ids()).shape == (0, reference.config.vocab_size)
+    close(model.extend(ids(2), a[104:105])[0], want[104])
 
 
 @pytest.mark.parametrize(

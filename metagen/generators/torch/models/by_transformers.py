@@ -207,6 +207,8 @@ class TransformersModel:
                     if states is not None:
                         hidden[int(flat[i, j])] = states[i, place]
         order = wanted.tolist()
+        if not order:  # a piece of a long prompt, before its last
+            return torch.zeros(0, self.vocab_size, device=self.device)
         if self.keeps_hidden:
             self.hidden = torch.stack([hidden[i] for i in order]).float()
         return torch.stack([logits[i] for i in order]).float()[:, : self.vocab_size]
