@@ -266,6 +266,44 @@ def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bo
         assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0, length])
 
 
+class Served(Held):
+    """An engine without ids that counts the prefix with each sample, and is cut off before it answers."""
+
+    blind = True
+
+    def render(self, prefix: Sequence) -> tuple[int, ...] | None:
+        return None if self.blind else super().render(prefix)
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        self.blind = False
+        answer = await EnumerableEngine.generate(self, replace(request, heard=None, ended={}))
+        self.blind = True
+        for i, sample in enumerate(answer.samples):
+            request.note(i, sample, 5)
+        self.told.set()
+        await asyncio.sleep(3600)
+        return answer
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_what_was_told_of_the_prefix_is_kept_of_the_last_sample_too(n: int) -> None:
+    journal = MemoryJournal()
+
+    async def ask() -> None:
+        engine.told = asyncio.Event()
+        scope = Scope.root("p", journal=journal)
+        work = asyncio.create_task(engine.generator(max_tokens=8).generate(PROMPT, n=n, scope=scope))
+        await engine.told.wait()
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+    with Served(("a", "b", "."), lambda prompt, done: (0.5, 0.2, 0.3), name="served") as engine:
+        asyncio.run(ask())
+    usages = [row.usage for row in journal.of_problem("p") if row.status == "complete"]
+    assert [(usage.prefilled, usage.cached) for usage in usages] == [(5, 0)] + [(0, 5)] * (n - 1)
+
+
 class Samples(MemoryJournal):
     """Sets `there` when it holds so many samples."""
 

@@ -37,7 +37,8 @@ class GenerateRequest:
     ended: the samples that have ended, by number, as the engine notes them (`note`): they are kept whatever becomes of
     the others. heard: is told of each but the last, of which the answer tells, with the tokens of the prefix if the
     engine knows them and has no ids; called in the engine's thread.
-    shares: what these took physically, where the engine says so. begin: keeps the account of attempts (`attempt`).
+    shares: what these took physically, where the engine says so. told: the tokens of the prefix, as the engine said
+    them with a sample; empty if it has not. begin: keeps the account of attempts (`attempt`).
     written: is told, now and then, of the text of a sample so far, by engines that can. Each text begins with the one
     before it, and the sample's begins with all of them: what a later token may still change is held back. Nothing is
     told of a sample that has been noted, nor when the request is over. Called in the engine's thread.
@@ -51,6 +52,7 @@ class GenerateRequest:
     ranks: tuple[int, ...] = ()
     ended: dict[int, Sample] = field(default_factory=dict, compare=False, repr=False)
     shares: dict[int, Share] = field(default_factory=dict, compare=False, repr=False)
+    told: list[int] = field(default_factory=list, compare=False, repr=False)
     heard: Callable[[int, Sample, int | None], None] | None = field(default=None, compare=False, repr=False)
     begin: Callable[[abc.Sequence[int]], Awaitable[Attempt]] | None = field(
         default=None, compare=False, repr=False
@@ -76,6 +78,8 @@ class GenerateRequest:
         self.ended[number] = sample
         if share is not None:
             self.shares[number] = share
+        if prefix_tokens is not None:
+            self.told[:] = [prefix_tokens]
         if self.heard is not None and len(self.ended) < len(self.seeds):
             self.heard(number, sample, prefix_tokens)
 

@@ -166,13 +166,13 @@ class Told:
         ended = dict(request.ended)  # the engine may be at it still
         if not ended:
             return
-        first = min(ended)
+        first, answer = min(ended), self._early_answer(next(iter(request.told), None))
         # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
         pays = first if self._scope.left().seconds == 0 else 0
         for i, sample in ended.items():
             if i not in self._ended or (i == first and i not in self.shares):
                 share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
-                self._ended[i] = self._outcome(i, sample, self._early_answer(), share, pays)
+                self._ended[i] = self._outcome(i, sample, answer, share, pays)
 
     def _end(self) -> None:
         """What is heard from now on comes too late for this call."""
@@ -186,7 +186,7 @@ class Told:
             self._samples[i] = sample
             self._ended[i] = self._outcome(i, sample, self._early_answer(tokens), self.shares.get(i, NOTHING))
 
-    def _early_answer(self, tokens: int | None = None) -> Generated:
+    def _early_answer(self, tokens: int | None) -> Generated:
         """The answer as far as it is known before it has come."""
         if tokens is not None:
             return Generated((), None, tokens)

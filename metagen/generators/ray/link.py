@@ -272,7 +272,7 @@ class Link:
 def _bare(request: Request) -> Request:
     """A request as it is sent: who hears of its samples and attempts stays here."""
     return (
-        replace(request, ended={}, shares={}, heard=None, begin=None, written=None)
+        replace(request, ended={}, shares={}, told=[], heard=None, begin=None, written=None)
         if isinstance(request, GenerateRequest)
         else request
     )
@@ -282,6 +282,7 @@ def _keep(request: Request, reply: Reply) -> None:
     if isinstance(request, GenerateRequest):
         request.ended.update(reply.ended)
         request.shares.update(reply.shares)
+        request.told[:] = reply.told or request.told
 
 
 def _close(attempt: Attempt, state: State | None) -> None:

@@ -75,7 +75,7 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An answer or a fault. ended: samples that had ended when the request was cancelled or failed; shares: what each
-    took, as far as the engine has said so.
+    took, as far as the engine has said so; told: the tokens of the prefix, likewise.
     """
 
     number: int
@@ -83,6 +83,7 @@ class Reply:
     fault: Fault | None = None
     ended: dict[int, Sample] = field(default_factory=dict)
     shares: dict[int, Share] = field(default_factory=dict)
+    told: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,26 +117,26 @@ class Replica:
             self._engine.__exit__(None, None, None)
 
     async def _run(self, call: Call, client: _Client) -> None:
-        engine, ended, shares = self._engine, dict[int, Sample](), dict[int, Share]()
+        engine, ended, shares, told = self._engine, dict[int, Sample](), dict[int, Share](), list[int]()
         try:
             if engine is None:
                 raise InputError("a replica was sent a call before its engine was opened")
             request = _read(call)
             if isinstance(request, GenerateRequest):
                 request = self._with_reports(call.number, request, client)
-                ended, shares = request.ended, request.shares
+                ended, shares, told = request.ended, request.shares, request.told
                 answer: Answer = await engine.generate(request)
             else:
                 answer = await engine.evaluate(request)
         except asyncio.CancelledError as error:
             # An engine that cancels by itself has failed.
             asked = (task := asyncio.current_task()) is not None and task.cancelling() > 0
-            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended), shares=shares)
+            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), shares, told)
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             # Behind every replica of an engine that bills is the same server.
             asked = isinstance(error, EngineError) and getattr(engine, "bills", False)
             asked = asked or isinstance(error, BudgetExhausted)
-            reply = Reply(call.number, fault=Fault.of(error, asked=asked), ended=dict(ended), shares=shares)
+            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), shares, told)
         else:
             reply = Reply(call.number, answer, shares=shares)
         del client.running[call.number]
