@@ -32,6 +32,21 @@ def test_import_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_dry_run_loads_no_statistics(tmp_path: Path) -> None:
+    """Half a second, of which most commands need nothing."""
+    file = Path(metagen.__file__).parents[1] / "examples" / "quickstart.yaml"
+    heavy = ["torch", "transformers", "matplotlib", "pandas", "scipy.stats", "scipy.optimize"]
+    code = (
+        "import sys; from metagen.cli import app; "
+        f"app(['run', {str(file)!r}, '--dry-run'], standalone_mode=False); "
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
 def test_import_loads_one_module() -> None:
     """The stub, which names what there is, is read when the first name is asked for."""
     code = "import sys; before = set(sys.modules); import metagen; print(*{*sys.modules} - before)"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import betabinom
 
 from metagen.border import Part, checked
 from metagen.values import Certainty, Count
@@ -134,6 +133,8 @@ class Predictive(StoppingRule):
 
 def predictive_confidence(first: Floats, second: Floats, left: int) -> Floats:
     """P(v₁ + X > v₂ + r − X) + ½ P(=), X ~ BetaBin(r, v₁ + 1, v₂ + 1): arrays of counts of one shape, and r."""
+    from scipy.stats import betabinom  # 0.6 s, which every command would wait for
+
     first, second = np.asarray(first), np.asarray(second)
     needed = (second - first + left) / 2.0
     whole = np.floor(needed)

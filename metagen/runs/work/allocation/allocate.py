@@ -19,7 +19,6 @@ from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
@@ -91,6 +90,8 @@ class Difficulty:
         rows = np.bincount(group, minlength=len(edges) + 1)
         curves = np.stack([accuracy[group == g].mean(axis=0) for g in range(len(rows))])
         if monotone:
+            from scipy.optimize import isotonic_regression  # which every run would wait for
+
             columns = [isotonic_regression(curve, weights=rows).x for curve in curves.T]
             curves = np.stack(columns, axis=1)
         return cls(first, predictor, edges, curves, rows)
