@@ -57,7 +57,7 @@ class Prefiller:
         """Forget the prefills of these requests."""
         self._waiting = deque(job for job in self._waiting if job.ticket not in tickets)
         for job in [job for job in self._running if job.ticket in tickets]:
-            self._leave(job, poisoned=not job.sound)
+            self._leave(job, poisoned=True)  # nobody has seen all of its logits
 
     def step(self) -> None:
         """Admit what fits, and run one batch."""

@@ -107,7 +107,7 @@ def test_a_bad_text_takes_its_own_request_along_alone(desk: Desk) -> None:
     assert (
         found[0] is brothers[1]
         and isinstance(found[1], NumericsError)
-        and sorted(desk.poisoned) == sorted([brothers[1].row, brothers[3].row])
+        and sorted(desk.poisoned) == sorted(job.row for job in brothers)
     )
     assert sorted(row for rows in desk.closed for row in rows) == sorted(
         job.row for job in (before, *brothers, after)
@@ -122,3 +122,12 @@ def test_a_bad_number_long_before_the_end_is_seen(desk: Desk) -> None:
     desk.model.row = lambda ids: logits(ids) if len(ids) < 4 else np.zeros(VOCAB)  # type: ignore[method-assign]
     desk.run()
     assert [job for job, _ in desk.failed] == [bad] and not desk.done
+
+
+def test_a_row_that_is_cancelled_may_hold_what_nobody_has_seen(desk: Desk) -> None:
+    """The logits of its last piece have not come."""
+    desk.model.chunk = 2
+    job = desk.add(1, BAD, 1, 1, 1)
+    desk.prefiller.step()
+    desk.prefiller.cancel([job.ticket])
+    assert desk.poisoned == [job.row] and desk.tree.reserved == 0
