@@ -14,15 +14,16 @@ def install(extra: str) -> str:
 
 def lacks(error: ImportError) -> str:
     """What an import needs, for a sentence: it may be a package that is there and broken, or of another version."""
-    name = absent(error)
-    return f"{name}, which is not installed" if name else f"a package that cannot be imported ({error})"
+    name, first = absent(error), error
+    while isinstance(first.__cause__, ImportError):
+        first = first.__cause__
+    return f"{name}, which is not installed" if name else f"a package that cannot be imported ({first})"
 
 
-def absent(error: ImportError) -> str | None:
+def absent(error: BaseException) -> str | None:
     """The module that is not there, if that is why an import failed, also one within another package's import."""
-    if isinstance(error.__cause__, ImportError):
-        return absent(error.__cause__)
-    return error.name if isinstance(error, ModuleNotFoundError) else None
+    found = None if error.__cause__ is None else absent(error.__cause__)
+    return found or (error.name if isinstance(error, ModuleNotFoundError) else None)
 
 
 class MetagenError(Exception):

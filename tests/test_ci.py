@@ -94,8 +94,9 @@ def test_what_fails_is_a_failure(machine: Machine, target: str, behind: list[str
 
 def test_an_installation_ends_with_a_check_that_fails(machine: Machine) -> None:
     """It would go on into the environment that the next run installs."""
-    slow = 'case "$1" in lint) until [ -e begun ]; do sleep 0.05; done; exit 2;; *-vllm/installed) touch begun; sleep 2; touch ended;; esac'
-    machine.program("make", f"#!/bin/sh\n{slow}\n")
+    lint = "lint) until [ -e begun ]; do sleep 0.05; done; exit 2"
+    slow = "*-vllm/installed) touch begun; sleep 2; touch ended"
+    machine.program("make", f'#!/bin/sh\ncase "$1" in {lint};; {slow};; esac\n')
     (machine.folder / "asked").touch()
     assert machine.ci()[0] == 2
     time.sleep(3)

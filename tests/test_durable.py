@@ -228,21 +228,22 @@ def test_an_engine_tells_of_each_sample_but_the_last_before_it_answers() -> None
 class Held(EnumerableEngine):
     """Tells of all samples but the first, sets `told`, and goes on with that for an hour, unless it is let go."""
 
-    holds = True
+    holds, share = True, None
     told: asyncio.Event
 
     async def generate(self, request: GenerateRequest) -> Generated:
         answer = await super().generate(replace(request, heard=None, ended={}))
         if self.holds:
             for i, sample in enumerate(answer.samples[1:], 1):
-                request.note(i, sample)
+                request.note(i, sample, share=self.share)
             self.told.set()
             await asyncio.sleep(3600)
         return answer
 
 
+@pytest.mark.parametrize("share", [None, (1, 0, 1, 1)])
 @pytest.mark.parametrize("late", [True, False])
-def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bool) -> None:
+def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bool, share: Any) -> None:
     """After a deadline by the first sample that ended; else by the first sample, when somebody comes back for it."""
     journal = MemoryJournal()
 
@@ -260,7 +261,7 @@ def test_after_a_deadline_or_a_cancellation_the_prefix_is_paid_for_once(late: bo
         return [usage.prefilled for usage in rows]
 
     with Held(("a", "b", "."), lambda prompt, done: (0.5, 0.2, 0.3), name="held") as engine:
-        length = len(engine.render(PROMPT) or ())
+        engine.share, length = share, len(engine.render(PROMPT) or ())
         assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0])
         engine.holds = late
         assert asyncio.run(ask()) == ([length, 0, 0] if late else [0, 0, 0, length])

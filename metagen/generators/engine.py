@@ -75,11 +75,11 @@ class GenerateRequest:
         share: what it took physically, if the engine can say that of each sample; of those that were asked for together
         the first has it all.
         """
-        self.ended[number] = sample
         if share is not None:
             self.shares[number] = share
         if prefix_tokens is not None:
             self.told[:] = [prefix_tokens]
+        self.ended[number] = sample  # last: another thread may look
         if self.heard is not None and len(self.ended) < len(self.seeds):
             self.heard(number, sample, prefix_tokens)
 

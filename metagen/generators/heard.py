@@ -170,7 +170,7 @@ class Told:
         # After a deadline nobody comes back for the first sample: the first that ended pays for the prefix.
         pays = first if self._scope.left().seconds == 0 else 0
         for i, sample in ended.items():
-            if i not in self._ended or (i == first and i not in self.shares):
+            if i not in self._ended or i == first:
                 share = self.shares.get(i, (None, None, None, None) if i == first else NOTHING)
                 self._ended[i] = self._outcome(i, sample, answer, share, pays)
 

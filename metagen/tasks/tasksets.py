@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from metagen import trust
 from metagen.border import blamed
-from metagen.errors import InputError, UnsupportedError, lacks
+from metagen.errors import InputError, UnsupportedError, absent, lacks
 from metagen.sequence import Message, Prompt, Sequence
 from metagen.tasks.base import Problem, Task, check_problems
 from metagen.values import Count, Positive, Text, show
@@ -121,7 +121,8 @@ def _library() -> Any:
     try:
         import verifiers.v1
     except ImportError as error:
-        other = getattr(sys.modules.get("verifiers"), "__file__", None)
+        own = (absent(error) or "verifiers").partition(".")[0] == "verifiers"
+        other = getattr(sys.modules.get("verifiers"), "__file__", None) if own else None
         here = "" if other is None else f"; {other} has its name, so begin in another directory"
         raise InputError(
             f"a task of verifiers needs {lacks(error)}: pip install 'verifiers>=0.4' beside metagen{here}"

@@ -65,9 +65,15 @@ def test_a_package_that_is_there_is_not_said_to_be_missing(error: ImportError, s
 
 
 def test_what_another_import_lacks_is_named() -> None:
-    error = ImportError("traces need a part of them")
-    error.__cause__ = ModuleNotFoundError("No module named 'box'", name="box")
+    error = ModuleNotFoundError("traces need a part of them", name="traces")
+    error.__cause__ = RuntimeError("while it was made")
+    error.__cause__.__cause__ = ModuleNotFoundError("No module named 'box'", name="box")
     assert lacks(error) == "box, which is not installed"
+    error.__cause__ = ImportError("libbox.so: no such file")
+    assert lacks(error) == "traces, which is not installed"
+    outer = ImportError("spans need a package that cannot be imported")
+    outer.__cause__ = ImportError("libbox.so: no such file")
+    assert lacks(outer) == "a package that cannot be imported (libbox.so: no such file)"
 
 
 @pytest.mark.parametrize(

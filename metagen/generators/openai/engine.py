@@ -391,7 +391,8 @@ class OpenAIEngine:
         share: Share = computed, counts.cached, counts.prompt, None if together is None else counts.new
         for i, sample in zip(group, samples, strict=False):
             ended[i] = sample
-            request.note(i, sample, counts.prompt, share=share if i == group[0] else (0, 0, 0, together))
+            prompt = counts.prompt if ids is None else None
+            request.note(i, sample, prompt, share=share if i == group[0] else (0, 0, 0, together))
         if len(samples) < n:
             told[-1].mark_answered()
         if self._chosen and len(samples) > 1 and any(sample.generated is None for sample in samples):

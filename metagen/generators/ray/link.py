@@ -12,7 +12,7 @@ from typing import Any
 
 from metagen.attempts import UNTOLD, Attempt, State
 from metagen.errors import BudgetExhausted, InputError, MetagenError
-from metagen.generators.engine import Engine, EngineStats, GenerateRequest
+from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
 from metagen.generators.ray.messages import (
     Answer,
     Begun,
@@ -283,6 +283,10 @@ def _keep(request: Request, reply: Reply) -> None:
         request.ended.update(reply.ended)
         request.shares.update(reply.shares)
         request.told[:] = reply.told or request.told
+        if isinstance(answer := reply.answer, Generated):  # it came when it was too late
+            request.ended.update(enumerate(answer.samples))
+            if answer.prefix_tokens is not None and answer.prefix_ids is None:
+                request.told[:] = [answer.prefix_tokens]
 
 
 def _close(attempt: Attempt, state: State | None) -> None:

@@ -131,12 +131,12 @@ class Replica:
         except asyncio.CancelledError as error:
             # An engine that cancels by itself has failed.
             asked = (task := asyncio.current_task()) is not None and task.cancelling() > 0
-            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), shares, told)
+            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), dict(shares), [*told])
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             # Behind every replica of an engine that bills is the same server.
             asked = isinstance(error, EngineError) and getattr(engine, "bills", False)
             asked = asked or isinstance(error, BudgetExhausted)
-            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), shares, told)
+            reply = Reply(call.number, None, Fault.of(error, asked=asked), dict(ended), dict(shares), [*told])
         else:
             reply = Reply(call.number, answer, shares=shares)
         del client.running[call.number]

@@ -358,6 +358,18 @@ def test_a_long_prompt_does_not_keep_the_clients_loop() -> None:
     assert min(taken) < 0.05, "of both sides, with the server's reading"
 
 
+@pytest.mark.parametrize(("tokenizer", "told"), [(None, [9]), ("tiny-0.1m", [])])
+def test_a_server_counts_a_prefix_only_for_who_has_no_ids(tokenizer: str | None, told: list[int]) -> None:
+    request = GenerateRequest(Sequence.of("a prompt"), (1, 2), SamplingParams(), 16)
+    options = {} if tokenizer is None else {"tokenizer": tokenizer}
+    with (
+        Server(always(Reply(body=answer(said("x"), prompt=9)))).open() as server,
+        engine(server, api="completions", **options) as asking,
+    ):
+        found = asyncio.run(asking.generate(request))
+    assert request.told == told and found.prefix_tokens == (9 if told else len(found.prefix_ids or ()))
+
+
 def test_more_labels_than_a_server_takes_at_once_are_asked_for_in_parts() -> None:
     async def reads(asked: Asked) -> Reply:
         labels, at = asked.body["logprob_token_ids"], len(asked.body["prompt"])

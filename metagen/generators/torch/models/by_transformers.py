@@ -207,6 +207,7 @@ class TransformersModel:
                     if states is not None:
                         hidden[int(flat[i, j])] = states[i, place]
         order = wanted.tolist()
+        self.hidden = None
         if not order:  # a piece of a long prompt, before its last
             return torch.zeros(0, self.vocab_size, device=self.device)
         if self.keeps_hidden:
