@@ -16,6 +16,7 @@ import torch
 
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.processes import end_with_parent
+from benchmarks.gpu.row import Lacks
 from metagen.errors import absent
 
 
@@ -42,7 +43,7 @@ def main() -> None:
             for name, work in getattr(importlib.import_module(module), function)(place, *args):
                 if name not in skip:
                     run(name, work, tell)
-        except ImportError as error:
+        except (ImportError, Lacks) as error:
             if (said := remedy(error)) is None:
                 raise
             tell(task="start", event="missing", error=said, seconds=0.0)
@@ -50,7 +51,9 @@ def main() -> None:
 
 def remedy(error: BaseException) -> str | None:
     """What is not installed, and what to do; None if that is not why."""
-    name = absent(error) if isinstance(error, ImportError) else None
+    if isinstance(error, Lacks):
+        return str(error)
+    name = absent(error)
     return (
         f"{name} is missing; pip install {name.partition('.')[0]}, then run the same command again"
         if name

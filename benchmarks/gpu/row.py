@@ -8,6 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 
+class Lacks(Exception):
+    """A part that is not here, and how to get it. The next call tries the task again."""
+
+
 @dataclass(frozen=True)
 class Found:
     """value: the median, in `unit`; None where nothing was measured, and `note` says why.

@@ -27,7 +27,7 @@ from benchmarks.gpu.runner import Piece, Runner, Settings
 PIECES = """
 import os, subprocess, sys, time
 from pathlib import Path
-from benchmarks.gpu.row import found
+from benchmarks.gpu.row import Lacks, found
 
 HERE = Path(__file__).parent
 
@@ -68,6 +68,15 @@ def sleep():
     (HERE / "other").write_text(str(other.pid))
     yield found("begun", 1.0, "", "none")
     time.sleep(1000)
+
+def wants(place):
+    yield "first", lambda: task("first")
+    yield "second", want
+
+def want():
+    if not (HERE / "go").exists():
+        raise Lacks("fetch it")
+    yield from task("second")
 
 def lacks(place):
     yield "first", lambda: task("first")
@@ -229,6 +238,15 @@ def test_what_is_not_installed_is_said_and_tried_again(folder: Path) -> None:
     record, _, _ = run(folder, piece("lacks"))
     assert record.pieces["lacks"]["state"] == DONE
     assert names(record) == ["figure first", "nowhere, start", "figure second"]
+
+
+def test_what_has_not_been_fetched_is_said_and_tried_again(folder: Path) -> None:
+    record, _, _ = run(folder, piece("wants"))
+    assert record.pieces["wants"]["state"] == MISSING and record.rows[1]["note"] == "fetch it"
+    (folder / "go").touch()
+    record, _, _ = run(folder, piece("wants"))
+    assert record.pieces["wants"]["state"] == DONE and names(record) == ["figure first", "figure second"]
+    assert (folder / "log").read_text() == "first\nsecond\n", "what is done is not done again"
 
 
 def test_without_vllm_its_pieces_say_how_to_install_it(folder: Path) -> None:

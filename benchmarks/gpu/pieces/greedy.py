@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.gpu import engines, models
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.row import Found, found, missing
+from benchmarks.gpu.row import Found, Lacks, found, missing
 
 Ids = list[list[int]]
 
@@ -19,13 +19,12 @@ Ids = list[list[int]]
 def tasks(place: Place) -> Iterator[tuple[str, Callable[[], Iterable[Found]]]]:
     yield "random 0.5b", lambda: compare(place, "random 0.5b", models.directory(place, "0.5b"))
     where = engines.fetched()
+    yield engines.REAL, partial(compare, place, engines.REAL, where)
+
+
+def compare(place: Place, name: str, where: Path | None) -> Iterable[Found]:
     if where is None:
-        yield engines.REAL, lambda: [missing(f"greedy texts, {engines.REAL}", engines.FETCH)]
-    else:
-        yield engines.REAL, partial(compare, place, engines.REAL, where)
-
-
-def compare(place: Place, name: str, where: Path) -> Iterable[Found]:
+        raise Lacks(engines.FETCH)
     sizes = place.sizes
     prompts = models.texts(where, sizes.greedy, sizes.prompt, 0)
     model, read = engines.rival(place, where)

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.gpu import models
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.row import Found, found, missing
+from benchmarks.gpu.row import Found, Lacks, found, missing
 from metagen.errors import UnsupportedError
 from metagen.generators.torch.gpu import steps
 from metagen.generators.torch.models.compression import check_place
@@ -39,6 +39,8 @@ def compare(place: Place, where: Path, kind: str, dense: dict[str, object]) -> I
             dense.update(zip(("times", "bytes", "logprobs"), measure(place, where, None), strict=True))
         times, size, logprobs = measure(place, where, kind)
     except UnsupportedError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise Lacks(str(error)) from None
         yield missing(f"a step, dense over {kind}; random 2b", str(error))
         return
     base: dict[int, list[float]] = dense["times"]  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from functools import partial
 
 from benchmarks.gpu import engines, models
 from benchmarks.gpu.place import Place, ratios, turns
-from benchmarks.gpu.row import Found, found, missing
+from benchmarks.gpu.row import Found, Lacks, found
 from metagen.errors import install
 from metagen.generators.torch import TorchEngine
 
@@ -22,8 +22,7 @@ def tasks(place: Place) -> Iterator[tuple[str, Callable[[], Iterable[Found]]]]:
 
 def compare(place: Place) -> Iterable[Found]:
     if importlib.util.find_spec("ray") is None:
-        yield missing("two replicas on one GPU over one", f"Ray is missing; {install('ray')}")
-        return
+        raise Lacks(f"Ray is missing; {install('ray')}")
     from metagen.generators.ray import RayPool
     from metagen.generators.ray.placement import Placement
 

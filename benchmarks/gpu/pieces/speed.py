@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.gpu import engines, models
 from benchmarks.gpu.place import Place, hardware, ratios, turns
-from benchmarks.gpu.row import Found, found, missing
+from benchmarks.gpu.row import Found, Lacks, found, missing
 from metagen.cost import ModelShape, roofline_seconds
 from metagen.generators.torch import TorchEngine
 
@@ -20,8 +20,7 @@ def tasks(place: Place, name: str) -> Iterator[tuple[str, Callable[[], Iterable[
     """name: of a random model, or of the real one."""
     where = engines.fetched() if name == engines.REAL else models.directory(place, name)
     if where is None:
-        yield "all", lambda: [missing(f"tokens per second, {name}", engines.FETCH)]
-        return
+        raise Lacks(engines.FETCH)
     shown = name if name == engines.REAL else f"random {name}"
     with engines.torch_engine(place, where) as engine:
         rival = engines.rival(place, where)

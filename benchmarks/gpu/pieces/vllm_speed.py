@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.gpu import engines, models
 from benchmarks.gpu.pieces.speed import roofline
 from benchmarks.gpu.place import Place, ratios, turns
-from benchmarks.gpu.row import Found, found, missing
+from benchmarks.gpu.row import Found, Lacks, found
 from metagen.generators.vllm import VLLMEngine
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
@@ -41,8 +41,7 @@ def tasks(place: Place, name: str) -> Iterator[tuple[str, Callable[[], Iterable[
 
     where = engines.fetched() if name == engines.REAL else models.directory(place, name)
     if where is None:
-        yield "all", lambda: [missing(f"vLLM, tokens per second, {name}", engines.FETCH)]
-        return
+        raise Lacks(engines.FETCH)
     shown = name if name == engines.REAL else f"random {name}"
     plain = LLM(
         str(where), dtype=dtype(place), max_model_len=1024, max_num_seqs=256, max_num_batched_tokens=8192, seed=0,
