@@ -99,7 +99,7 @@ def test_an_installation_ends_with_a_check_that_fails(machine: Machine) -> None:
     machine.program("make", f'#!/bin/sh\ncase "$1" in {lint};; {slow};; esac\n')
     (machine.folder / "asked").touch()
     assert machine.ci()[0] == 2
-    time.sleep(3)
+    time.sleep(3)  # longer than it would have gone on
     assert (machine.folder / "begun").exists() and not (machine.folder / "ended").exists()
 
 
