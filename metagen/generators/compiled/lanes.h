@@ -70,6 +70,13 @@ inline float largest(Floats x) {
     return parts[0];
 }
 
+inline bool any(Whole x) {
+    std::int32_t parts[LANES], found = 0;
+    std::memcpy(parts, &x, sizeof x);
+    for (const std::int32_t part : parts) found |= part;
+    return found;
+}
+
 // e^x within 2 units in the last place, and 0 below -87; NaN stays NaN.
 inline Floats exponential(Floats x) {
     const Whole tiny = x < all(-87.0f);

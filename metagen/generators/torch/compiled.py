@@ -119,12 +119,15 @@ def _wide(low: LowRank) -> tuple[Tensor, Tensor]:
     return F.pad(low.down, (0, 0, 0, more)).contiguous(), F.pad(low.up, (0, more)).contiguous()
 
 
-def draw(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: float) -> Floats | None:
+def draw(
+    logits: Tensor, u: Floats, temperatures: Floats, cuts: Floats | None, near: float, out: float
+) -> Floats | None:
     """Tokens of `logits` [R, V] (float32) by inverse CDF at `u` [R], or the best where a temperature [R] is 0.
 
-    near: how close to the edge of its interval a draw is noted as near. out: how far below the best logit nothing is
-    drawn, whatever the temperature. Returns [4, R]: tokens, their log-probabilities under the logits, whether they are
-    near an edge, and whether nothing could be drawn. None where the compiled steps are not there.
+    cuts: [R, 3], as `RowParams.cuts`; None cuts nothing off. near: how close to the edge of its interval a draw is
+    noted as near. out: how far below the best logit nothing is drawn, whatever the temperature. Returns [4, R]: tokens,
+    their log-probabilities under the logits, whether they are near an edge, and whether nothing could be drawn. None
+    where the compiled steps are not there.
     """
     if logits.device.type != "cpu" or logits.dtype != torch.float32 or (module := extension()) is None:
         return None
@@ -132,6 +135,7 @@ def draw(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: floa
         logits.contiguous(),
         torch.from_numpy(u),
         torch.from_numpy(np.ascontiguousarray(temperatures)),
+        None if cuts is None else torch.from_numpy(np.ascontiguousarray(cuts)),
         near,
         out,
     )

@@ -62,6 +62,8 @@ _SHAPING: Final = ("temperature", *(next(iter(columns(name))) for name in CUTS))
 _REMEMBERING: Final = frozenset(
     column for name in ORDER[: ORDER.index("grammar")] for column in columns(name)
 )
+#: What compiled draws know beside temperatures, in the order in which it cuts.
+_COMPILED: Final = ("top_k", "drop", "min_p")
 _NOTHING: Final = Words()
 _CPU: Final = torch.device("cpu")
 
@@ -159,6 +161,18 @@ class RowParams:
     def plain(self) -> bool:
         """Whether nothing but temperatures shapes what is drawn, and nothing is asked for but the tokens."""
         return self.used <= {"temperature"}
+
+    @cached_property
+    def nearly_plain(self) -> bool:
+        """Whether only temperatures, top_k, top_p and min_p shape what is drawn, and only tokens are asked for."""
+        return self.used <= {"temperature", *_COMPILED}
+
+    @cached_property
+    def cuts(self) -> Floats | None:
+        """[R, 3]: top_k, what top_p cuts off, and min_p; None where no row has any of them."""
+        if self.used.isdisjoint(_COMPILED):
+            return None
+        return self.table[:, [PLACE[name] for name in _COMPILED]]
 
     @property
     def mirostat(self) -> bool:

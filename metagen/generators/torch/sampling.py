@@ -77,8 +77,8 @@ def draw(
     allowed: row numbers [K], and which tokens [K, V] these may draw; the adapters see no others. history: what came
     before, needed where `params.remembers`.
     """
-    if allowed is None and history is None and params.plain:
-        found = drawn_at_once(logits, u, params.own("temperature"), NEAR, -LEAST / 2)
+    if allowed is None and history is None and params.nearly_plain:
+        found = drawn_at_once(logits, u, params.own("temperature"), params.cuts, NEAR, -LEAST / 2)
         if found is not None:
             tokens, logprobs, near, bad = found
             none = np.zeros(len(tokens), np.bool_)

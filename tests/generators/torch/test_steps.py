@@ -175,7 +175,7 @@ def test_draws_follow_the_probabilities() -> None:
     """Numbers spread evenly over the unit interval fall on each token as often as it is probable."""
     z = torch.tensor([[0.0, math.log(2), -torch.inf, math.log(5), 0.0]])
     u = (np.arange(9000) + 0.5) / 9000
-    found = compiled.draw(z.expand(9000, -1), u, np.ones(9000), 0.0, 5000.0)
+    found = compiled.draw(z.expand(9000, -1), u, np.ones(9000), None, 0.0, 5000.0)
     assert found is not None
     assert np.bincount(found[0].astype(int), minlength=5).tolist() == [1000, 2000, 0, 5000, 1000]
     np.testing.assert_allclose(np.unique(found[1]), np.log([1 / 9, 2 / 9, 5 / 9]), atol=1e-6)

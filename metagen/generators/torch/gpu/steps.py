@@ -298,11 +298,13 @@ def wait() -> None:
         _compiling.pop().join()
 
 
-def drawn_at_once(logits: Tensor, u: Floats, temperatures: Floats, near: float, out: float) -> Floats | None:
-    """As `compiled.draw`, on a CPU or a GPU; None where what it needs is not compiled."""
+def drawn_at_once(
+    logits: Tensor, u: Floats, temperatures: Floats, cuts: Floats | None, near: float, out: float
+) -> Floats | None:
+    """As `compiled.draw`, on a CPU, or without cuts on a GPU; None where what it needs is not compiled."""
     if not _draws or logits.device.type == "cpu":
-        return compiled.draw(logits, u, temperatures, near, out)
-    if logits.dtype != torch.float32 or setting() == "off":
+        return compiled.draw(logits, u, temperatures, cuts, near, out)
+    if cuts is not None or logits.dtype != torch.float32 or setting() == "off":
         return None
     from metagen.generators.torch.gpu.draw import draw
 

@@ -580,7 +580,7 @@ def both(z: torch.Tensor, u: np.ndarray, params: RowParams) -> tuple[sampling.Dr
 
     by_torch = sampling.draw(z, u, params)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "drawn_at_once", draw.draw)
+        patch.setattr(sampling, "drawn_at_once", lambda z, u, t, _, *edges: draw.draw(z, u, t, *edges))
         return sampling.draw(z, u, params), by_torch
 
 
