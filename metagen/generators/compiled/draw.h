@@ -62,9 +62,10 @@ class Draw {
             if (!std::isnan(mass)) {
                 keep_best(static_cast<int64_t>(cuts.top_k), shape);
                 if (cuts.drop > 0) cut_tail(cuts.drop, shape);
-                if (cuts.min_p > 0) raise(best_ + static_cast<float>(std::log(cuts.min_p) * temperature), shape);
+                if (cuts.min_p > 0) raise(static_cast<float>(best_ + std::log(cuts.min_p) * temperature), shape);
             }
-            edge = pick(u, weigh(shape), shape, token);
+            const bool as_it_is = shape.by == 1 && shape.least == LOWEST;  // the sums of the blocks are there
+            edge = pick(u, as_it_is ? mass : weigh(shape), shape, token);
         }
         found[0] = static_cast<double>(token);
         found[1] = static_cast<double>(z_[token] - best_) - std::log(mass);
@@ -216,7 +217,7 @@ class Draw {
         }
         double total = 0, below = 0;
         for (int64_t b = BINS; b >= 0; --b) total += sums[b];
-        const double most = drop * total;
+        const double most = static_cast<float>(drop) * total;  // 1 - p has no more digits where torch computes
         int64_t edge = BINS;
         while (edge > 0 && below + sums[edge] <= most) below += sums[edge--];
         std::vector<std::tuple<float, int64_t, float>> tokens;  // logit, minus its number, weight

@@ -124,7 +124,7 @@ def _choose(
 def draw(
     logits: Tensor, u: NDArray[np.float64], temperatures: NDArray[np.float64], near: float, out: float
 ) -> NDArray[np.float64]:
-    """As `compiled.draw`, on the device of `logits` [R, V] (float32)."""
+    """As `compiled.draw` without cuts, on the device of `logits` [R, V] (float32)."""
     n, vocab = logits.shape
     size = BLOCK * BLOCKS
     parts, blocks = triton.cdiv(vocab, size), triton.cdiv(vocab, BLOCK)
