@@ -195,9 +195,12 @@ def resume(
     """Go on with a run or study, tracked as before; what is recorded is not paid for again."""
     from metagen.runs.declare import schema
     from metagen.runs.declare import study_schema as studies
-    from metagen.runs.directory import StudyDirectory, find
+    from metagen.runs.directory import RunDirectory, StudyDirectory, find
 
     found = find(directory)
+    if isinstance(found, RunDirectory) and (study := found.study) is not None:
+        output.note(f"{str(found.root)!r} is a run of the study {str(study.root)!r}, which goes on")
+        found = study
     given = [*(track or ()), *_tracked(found.root)]
     watched = Watched.of(given, texts, telemetry)
     if isinstance(found, StudyDirectory):
@@ -391,6 +394,11 @@ def _run(experiment: Experiment, out: Path | None, watched: Watched = Watched())
                 for caution in build.cautions(setup):
                     output.note(caution)
                 directory = RunDirectory.at(out) if out else RunDirectory.new(experiment.name)
+                if (of := directory.study) is not None:
+                    raise InputError(
+                        f"{str(directory.root)!r} is a run of the study {str(of.root)!r}; go on with that by metagen "
+                        "resume, or give another directory by --out"
+                    )
                 directory.claim()
                 held.enter_context(directory.hold("run"))
                 held.enter_context(watched.follow(directory, schema.dump(experiment), meter))

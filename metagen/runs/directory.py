@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import filelock
 
@@ -328,8 +328,20 @@ class RunDirectory:
         return state
 
     @property
+    def study(self) -> StudyDirectory | None:
+        """The study of which this is the run of a role; None for a run by itself."""
+        root = self.root if self.root.name else self.root.resolve()
+        is_role = root.name in get_args(Role) and (root.parent / STUDY).is_file()
+        return StudyDirectory(root.parent) if is_role else None
+
+    @property
+    def resume_command(self) -> str:
+        """A role goes on with its study, which knows the problems that are its own."""
+        return f"metagen resume {(self.study or self).root}"
+
+    @property
     def resume_hint(self) -> str:
-        return f"go on with: metagen resume {self.root}"
+        return f"go on with: {self.resume_command}"
 
     def _repr_html_(self) -> str:
         """For notebooks: how far the run came, and how to see what it found."""

@@ -28,6 +28,7 @@ from metagen.runs.names import STUDY
 from metagen.runs.table.tables import read
 from metagen.runs.work import build, runner
 from metagen.runs.work.forecast.estimate import Estimate, estimate
+from metagen.runs.work.makers import Makers, recorded
 from metagen.runs.work.progress import Meter, Phase
 from metagen.strategies.base import Observe
 
@@ -92,22 +93,29 @@ def _every(study: Study, directory: StudyDirectory, told: _Told) -> None:
 
 
 def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
-    """The results of a study that has been run, saved beside its runs. phase: is told how far this is."""
+    """The results of a study that has been run, saved beside its runs where files can be made there.
+
+    phase: is told how far this is.
+    """
     parts = tuple(plan.parts(study, tune.frozen(study, tune.read(directory, study))))
     made_of = collect.digest_inputs(directory, study, parts)
     result = collect.of_study(directory, study, phase)
-    # Until the new results are there, nothing says what those in the files are made of.
-    (directory.root / COLLECTED).unlink(missing_ok=True)
+    keeps = directory.files.writable
+    if keeps:
+        # Until the new results are there, nothing says what those in the files are made of.
+        (directory.root / COLLECTED).unlink(missing_ok=True)
     for part in parts:
         if part.role in EXTRAS:
             run = directory.role(part.role)
             extra = collect.of_role(directory, study, part, phase)
-            extra.save(run)
+            if keeps:
+                extra.save(run)
             new = (note for note in extra.notes if note not in result.notes)
             notes = (replace(note, about=f"{part.role}, {note.about}") for note in new)
             result = replace(result, notes=(*result.notes, *notes))
-    result.save(directory.files)
-    directory.files.write(COLLECTED, json.dumps({"made_of": made_of}) + "\n")
+    if keeps:
+        result.save(directory.files)
+        directory.files.write(COLLECTED, json.dumps({"made_of": made_of}) + "\n")
     return result
 
 
@@ -118,6 +126,13 @@ def results(directory: StudyDirectory, study: Study, phase: Phase | None = None)
         known = json.loads((directory.root / COLLECTED).read_text(encoding="utf-8"))
         if known["made_of"] == collect.digest_inputs(directory, study, parts):
             return StudyResult.load(directory.root)
+    for part in parts:
+        run = directory.role(part.role)
+        if run.experiment.exists() and not _same(run, part.experiment):
+            raise InputError(
+                f"{str(run.root)!r} was run by another {STUDY} than the one beside it; {run.resume_hint}, or put the "
+                f"old {STUDY} back"
+            )
     return collect_results(directory, study, phase)
 
 
@@ -253,14 +268,15 @@ def _complete(part: Part, directory: RunDirectory) -> State | None:
         or state.status != "complete"
         or state.failures
         or not directory.table("calls").exists()
+        or Makers.of_run(directory).files != recorded(part.experiment)
     ):
         return None
     task = registry.make("task", part.experiment.task.kind, part.experiment.task.options(), {})
     asked = {
-        (problem.id, problem.prompt.digest.hex())
+        (problem.id, problem.prompt.digest.hex(), problem.reference, problem.level)
         for place, problem in enumerate(task.problems())
         if part.only is None or part.only(place, problem)
     }
-    table = read(directory.table("problems"), ["problem", "salt"])
-    known = set(zip(table["problem"].to_pylist(), table["salt"].to_pylist(), strict=True))
+    table = read(directory.table("problems"), ["problem", "salt", "reference", "level"])
+    known = set(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return state if asked == known else None

@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from metagen.border import Part, one_each, promises
 from metagen.errors import DataError
 from metagen.sequence import Prompt, Sequence, digest
 from metagen.verifiers.base import AnswerRule
+
+#: Of levels.
+LARGEST: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,12 @@ class Problem:
     prompt: Prompt
     reference: str
     level: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.level is not None and not 0 <= self.level <= LARGEST:
+            raise DataError(
+                f"problem {self.prompt.problem_id!r}: level={self.level!r}; expected an integer from 0 to {LARGEST:,}"
+            )
 
     @property
     def id(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from metagen.errors import DataError, InputError
 from metagen.matching import first_match
 from metagen.sequence import Form, Prompt
-from metagen.tasks.base import Problem
+from metagen.tasks.base import LARGEST, Problem
 from metagen.tasks.records import Hub, Record, RecordTask, Source, as_text, in_text, jsonl, nonblank, read
 from metagen.tasks.template import Turns, Whole, Wording, turn_form
 from metagen.values import Count, Text
@@ -130,9 +130,15 @@ class JsonlTask(RecordTask):
         if given is None or given != given:  # as tables write what is missing
             return None
         if isinstance(given, str) and (written := LEVEL.fullmatch(given.strip())):
-            return int(written[1])
-        if type(given) is int or (isinstance(given, float) and given.is_integer()):
-            return int(given)
+            level = int(written[1])
+        elif type(given) is int or (isinstance(given, float) and given.is_integer()):
+            level = int(given)
+        else:
+            level = -1
+        if 0 <= level <= LARGEST:
+            return level
         if mapped:
-            raise DataError(f"{self._fields['level']} is {given!r}; expected an integer as level, or null")
+            raise DataError(
+                f"{self._fields['level']} is {given!r}; expected an integer from 0 to {LARGEST:,} as level, or null"
+            )
         return None

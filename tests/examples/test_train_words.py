@@ -173,6 +173,21 @@ def test_a_row_has_right_and_wrong_solutions_of_the_same_weight(words: Callable[
         assert {len(column) for column in row.values()} == {len(row["input_ids"])}
 
 
+def test_a_token_is_predicted_by_the_one_before_it_in_its_own_solution(
+    words: Callable[[str], ModuleType],
+) -> None:
+    texts = ["9 + 4 = 13\n13 - 2 = 11\nThe answer is 11.", "9 - 4 = 5\nThe answer is 5."]
+    solutions = [(text, words("candidates").values_of(APPLES, text)) for text in texts]
+    row = words("rewards").row_of(Letters(), APPLES["question"], solutions)
+    branch = row["branch"]
+    assert set(branch) == {0, 1, 2}
+    for i, own in enumerate(branch):
+        if own:
+            assert row["before"][i] == [j for j in range(i) if branch[j] in (0, own)][-1]
+            assert row["begun"][i] == branch.index(own) - 1
+            assert row["position_ids"][i] == sum(other in (0, own) for other in branch[:i])
+
+
 class Letters:
     """A tokenizer of one token a character."""
 

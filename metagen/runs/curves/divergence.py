@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from metagen.errors import MetagenError, UnsupportedError
+from metagen.errors import InputError, MetagenError, UnsupportedError
 from metagen.generators.primitive import EngineGenerator
 from metagen.journal import SQLiteJournal
 from metagen.runs.curves.ratios import Law, kl_by_problem
@@ -57,7 +57,8 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     of what blockwise decoding returned.
     """
     by, before = proxy(study), read_divergence(directory)
-    made_of = digest(directory.experiment.read_text(encoding="utf-8")).hex()
+    # A run that has gone on, for problems that had failed or are new, ends in another state.
+    made_of = digest(directory.experiment.read_bytes(), (directory.root / "state.json").read_bytes()).hex()
     if before.get("made_of") == made_of and before.get("proxy") == by:
         return
     blockwise = [cell for cell in configurations(part.experiment) if cell.kind == "blockwise"]
@@ -65,15 +66,18 @@ def measure(part: Part, study: Study, directory: RunDirectory) -> None:
     # With shards the engines are in other processes.
     if tested and (by is None or not blockwise or part.experiment.executor.shards is not None):
         return
+    passing: list[MetagenError] = []
     with (
         build.open_setup(_with_proxy(part, study, by)) as setup,
         SQLiteJournal(directory.journal, read_only=True) as journal,
     ):
         found = (
-            {"rewards": _rewards(setup, Recorded(journal), directory, part, str(by))}
+            {"rewards": _rewards(setup, Recorded(journal), directory, part, str(by), passing)}
             if tested
-            else {"ratios": _ratios(setup, Recorded(journal), directory, part, study, by)}
+            else {"ratios": _ratios(setup, Recorded(journal), directory, part, study, by, passing)}
         )
+    if passing:
+        made_of = ""  # the next call tries again
     directory.write(FILE, json.dumps({"made_of": made_of, "proxy": by, **found}, indent=1) + "\n")
 
 
@@ -112,9 +116,15 @@ def _with_proxy(part: Part, study: Study, by: str | None) -> Experiment:
 
 
 def _ratios(
-    setup: Setup, journal: Recorded, directory: RunDirectory, part: Part, study: Study, by: str | None
+    setup: Setup,
+    journal: Recorded,
+    directory: RunDirectory,
+    part: Part,
+    study: Study,
+    by: str | None,
+    passing: list[MetagenError],
 ) -> list[dict[str, Any]]:
-    """Every policy; wins need that the model as written is one of them."""
+    """Every policy; wins need that the model as written is one of them. passing: takes errors that may pass."""
     tried = variants(study)
     drawn = {
         name: some
@@ -129,6 +139,7 @@ def _ratios(
             values = _score(setup, str(by), list(zip(problems, samples, strict=True)))
         except MetagenError as error:
             why = str(error)
+            _note_passing(error, passing)
             continue
         rewards[name] = {p.id: np.array(some) for p, some in zip(problems, values, strict=True)}
         model = tried[name]["model"]
@@ -214,7 +225,12 @@ def _read_samples(
 
 
 def _rewards(
-    setup: Setup, journal: Recorded, directory: RunDirectory, part: Part, by: str
+    setup: Setup,
+    journal: Recorded,
+    directory: RunDirectory,
+    part: Part,
+    by: str,
+    passing: list[MetagenError],
 ) -> dict[str, dict[str, Any]]:
     """By configuration, as curves call it: the reward by problem, or `why` there is none."""
     shares = Shares(setup.experiment, setup.problems, setup.difficulties)
@@ -234,11 +250,18 @@ def _rewards(
             values = _score(setup, by, [(p, [one]) for (_, p), one in zip(problems, again, strict=True)])
         except MetagenError as error:
             found[label] = {"why": str(error)}
+            _note_passing(error, passing)
             continue
         found[label] = {
             "reward": {p.id: _plain(one) for (_, p), (one,) in zip(problems, values, strict=True)}
         }
     return found
+
+
+def _note_passing(error: MetagenError, passing: list[MetagenError]) -> None:
+    """What nobody has to mend may be gone the next time, such as a server that did not answer."""
+    if not isinstance(error, InputError):
+        passing.append(error)
 
 
 async def _again(

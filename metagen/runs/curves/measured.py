@@ -129,6 +129,14 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({len(self.configurations)} configurations, {len(self.levels)} by level)"
 
+    def missing(self, problems: int) -> int:
+        """How many of so many problems lack a result. Some sizes of a recorded pool only some problems have."""
+        found: dict[tuple[str, str, int | None], int] = {}
+        for m in self.configurations:
+            key = m.cell.generator, m.cell.strategy, None if m.cell.pooled else m.cell.n
+            found[key] = max(m.problems, found.get(key, 0))
+        return problems - min(found.values(), default=0)
+
     @property
     def few(self) -> bool:
         """Whether an accuracy of the run, or of a level, is of too few problems for an interval."""

@@ -113,11 +113,8 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
         line.append("\nNothing was solved: every part of the work failed.", "bold red")
         line.append(f" Mend what is named below, then {directory.resume_hint}")
     if state.status in ("running", "interrupted"):
-        solved = min((m.problems for m in results.configurations), default=0)
-        line.append(
-            f"\nIncomplete ({state.status}): {state.problems - solved:,} of the problems are missing",
-            "bold yellow",
-        )
+        missing = results.missing(state.problems)
+        line.append(f"\nIncomplete ({state.status}): {missing:,} of the problems are missing", "bold yellow")
         line.append(f"; {directory.resume_hint}")
     if best := most_accurate(results.configurations):
         line.append("\nBest: ").append(best.label, "bold green")

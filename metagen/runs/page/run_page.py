@@ -104,7 +104,7 @@ def _page(
         "noted": [*state.sample_notes, *efforts.effort_lines(found)],
         "headline": headline(found, results),
         "answer": bought.answer(measured),
-        "missing": state.problems - min(m.problems for m in measured),
+        "missing": results.missing(state.problems),
         "audited": audit.report_lines(audited),
         "looked_at": sum(one.counts.samples for one in audited),
         "figures": [figure.draw_figure(plot) for plot in figure.plots(results)],

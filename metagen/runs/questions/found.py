@@ -27,16 +27,20 @@ class Found:
 def find(path: str | Path) -> Found:
     """The study or run at `path`, or of that name below `runs`; InputError for none, and for one that is not finished.
 
+    A study's results are collected again where something has changed since.
+
     A plain run has no accelerators and no sizes: what needs them is unknown.
     """
+    from metagen.runs import study as studies
     from metagen.runs.curves import collect
     from metagen.runs.curves.recorded import add_critique_costs
+    from metagen.runs.declare import study_schema
 
     at = directory.find(path)
     if isinstance(at, RunDirectory):
         result = collect.of_run(at)
         return Found(at.root, add_critique_costs(result) if _is_replay(at) else result, at)
-    return Found(at.root, StudyResult.load(at.root), at.role("test"))
+    return Found(at.root, studies.results(at, study_schema.load(at.study)), at.role("test"))
 
 
 def _is_replay(run: RunDirectory) -> bool:

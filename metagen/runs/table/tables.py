@@ -40,7 +40,7 @@ T = TypeVar("T")
 #: Rows that wait in memory before they are written.
 CHUNK = 4096
 
-_PLACE = {"problem": pa.string(), "place": pa.int32(), "level": pa.int16()}
+_PLACE = {"problem": pa.string(), "place": pa.int32(), "level": pa.int32()}
 _ANSWER = {
     "text": pa.string(),
     "answer": pa.string(),

@@ -6,25 +6,33 @@ longer has keep their names. So do engines, whose fingerprints a machine without
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
+from metagen.errors import DataError
+from metagen.runs.declare.specs import Experiment, ReplaySpec
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work.build import Setup
 from metagen.verifiers.base import AnswerRule, PrimitiveVerifier, Verifier
 
 #: Keys of `environment.json`.
-MAKERS, ENGINES = "makers", "engines"
+MAKERS, ENGINES, FILES = "makers", "engines", "files"
 
 
 @dataclass(frozen=True, slots=True)
 class Makers:
-    """names: fingerprint of a generator or verifier, as records bear it → its name. engines: name → fingerprint."""
+    """names: fingerprint of a generator or verifier, as records bear it → its name. engines: name → fingerprint.
+
+    files: by generator of recorded samples, the digest of its file when the newest call of `run` began.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, setup: Setup) -> Self:
@@ -35,7 +43,7 @@ class Makers:
             if name not in known:
                 known.append(name)
         engines = {name: engine.fingerprint for name, engine in setup.engines.items()}
-        return cls({by: ", ".join(known) for by, known in names.items()}, engines)
+        return cls({by: ", ".join(known) for by, known in names.items()}, engines, recorded(setup.experiment))
 
     @classmethod
     def of_run(cls, directory: RunDirectory) -> Self:
@@ -44,18 +52,37 @@ class Makers:
             known = json.loads(directory.environment.read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError):
             return cls()
-        return cls(known.get(MAKERS, {}), known.get(ENGINES, {})) if isinstance(known, dict) else cls()
+        return (
+            cls(*(known.get(key, {}) for key in (MAKERS, ENGINES, FILES)))
+            if isinstance(known, dict)
+            else cls()
+        )
 
     def after(self, earlier: Makers) -> Makers:
         """With what was noted before; where both have a name, this one's."""
-        return Makers({**earlier.names, **self.names}, {**earlier.engines, **self.engines})
+        return Makers({**earlier.names, **self.names}, {**earlier.engines, **self.engines}, self.files)
 
     def to_dict(self) -> dict[str, Any]:
-        return {MAKERS: dict(self.names), ENGINES: dict(self.engines)}
+        return {MAKERS: dict(self.names), ENGINES: dict(self.engines), FILES: dict(self.files)}
 
     def name(self, by: str) -> str:
         """The name, or the beginning of a fingerprint that nobody noted."""
         return self.names.get(by, by[:8])
+
+
+def recorded(experiment: Experiment) -> dict[str, str]:
+    """By generator of recorded samples, a digest of its file. Raises DataError for a file that cannot be read."""
+    paths = {name: Path(g.path) for name, g in experiment.generators.items() if isinstance(g, ReplaySpec)}
+    digests = {path: _digest_file(path) for path in set(paths.values())}
+    return {name: digests[path] for name, path in paths.items()}
+
+
+def _digest_file(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise DataError(f"recorded samples cannot be read: {error}; put the file back") from error
 
 
 def _name_fingerprints(setup: Setup) -> Iterator[tuple[str, str]]:

@@ -132,7 +132,7 @@ class Work:
     def state(self, status: Status) -> State:
         meter = self.meter
         return State(
-            self.experiment.name, status, self.setup.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
+            self.experiment.name, status, self.problems, self.delivered, meter.fresh, round(meter.elapsed, 3),
             self.experiment.seed, tuple(self._lines()), tuple(self.failures), self.setup.notes, self.setup.journaled,
             meter.cached,
         )  # fmt: skip
@@ -140,7 +140,7 @@ class Work:
     @property
     def plan(self) -> dict[str, Any]:
         """For the log: what the work is."""
-        return {"experiment": self.experiment.name, "problems": self.setup.problems}
+        return {"experiment": self.experiment.name, "problems": self.problems}
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from metagen.errors import ConfigError
+from metagen.errors import ConfigError, EngineError
 from metagen.runs import study as run
 from metagen.runs.curves import divergence
 from metagen.runs.curves.study import StudyResult
@@ -142,6 +143,30 @@ def test_it_is_measured_once_and_anew_by_another_reward(
     monkeypatch.setattr(divergence, "read_divergence", lambda run: before)
     with pytest.raises(RuntimeError):
         divergence.measure(part, study, directory.role("test"))
+
+
+def test_what_failed_for_now_is_tried_again_and_a_run_that_went_on_is_measured_anew(
+    studied: tuple[StudyDirectory, StudyResult], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shutil.copytree(studied[0].root, tmp_path / "study")
+    directory = StudyDirectory(tmp_path / "study")
+    study, run = schema.load(directory.study), directory.role("test")
+    part = plan.test(study, {})
+    whole = divergence.read_divergence(run)
+
+    def fail(*_: object) -> None:
+        raise EngineError("the server is away")
+
+    state = run.root / "state.json"
+    state.write_text(state.read_text() + "\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(divergence, "_score", fail)
+        divergence.measure(part, study, run)
+    lost = divergence.read_divergence(run)
+    assert {one["why"] for one in lost["rewards"].values()} == {"the server is away"}
+    divergence.measure(part, study, run)
+    found = divergence.read_divergence(run)
+    assert found["rewards"] == whole["rewards"] and found["made_of"] not in ("", whole["made_of"])
 
 
 def test_every_policy_is_measured_against_the_model_as_written(

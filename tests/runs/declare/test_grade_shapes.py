@@ -98,3 +98,12 @@ def test_several_models_in_one_file_are_told_and_taken_apart(tmp_path: Path) -> 
         "samples with 2 values of 'model' ('large', 'small') are graded together; --where model=large"
     )
     assert not [note for note in grading(path, where={"model": "large"}).notes if "together" in note]
+
+
+def test_a_size_that_some_problems_do_not_have_is_no_lack_of_results(tmp_path: Path) -> None:
+    rows = [{"id": str(i), "gold": "1", "samples": ["1", "2"] * (4 if i < 2 else 1)} for i in range(6)]
+    pool, run = _pool(tmp_path, *rows), tmp_path / "run"
+    result = CliRunner().invoke(app, ["grade", str(pool), "--out", str(run)])
+    assert result.exit_code == 0, result.output
+    page = (run / "report.html").read_text()
+    assert "n = 8" in page and "lack a part of their results" not in page
