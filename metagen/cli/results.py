@@ -25,6 +25,7 @@ def compare(
         ),
     ] = None,
     as_json: Json = False,
+    trust: Trust = False,
 ) -> None:
     """Compare two runs, or studies, problem by problem."""
     from metagen.runs.directory import RunDirectory

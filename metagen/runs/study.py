@@ -102,8 +102,8 @@ def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None
     result = collect.of_study(directory, study, phase)
     keeps = directory.files.writable
     if keeps:
-        # Until the new results are there, nothing says what those in the files are made of.
-        (directory.root / COLLECTED).unlink(missing_ok=True)
+        # Until the new results are there, those in the files are made of nothing.
+        directory.files.write(COLLECTED, json.dumps({"made_of": ""}) + "\n")
     for part in parts:
         if part.role in EXTRAS:
             run = directory.role(part.role)

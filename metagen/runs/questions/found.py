@@ -40,7 +40,10 @@ def find(path: str | Path) -> Found:
     if isinstance(at, RunDirectory):
         result = collect.of_run(at)
         return Found(at.root, add_critique_costs(result) if _is_replay(at) else result, at)
-    return Found(at.root, studies.results(at, study_schema.load(at.study)), at.role("test"))
+    # Results that came without a note of what they are made of are taken as they are.
+    noted = (at.root / studies.COLLECTED).exists()
+    result = studies.results(at, study_schema.load(at.study)) if noted else StudyResult.load(at.root)
+    return Found(at.root, result, at.role("test"))
 
 
 def _is_replay(run: RunDirectory) -> bool:

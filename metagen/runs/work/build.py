@@ -308,7 +308,8 @@ def _engines(
     alone = [name for name in needed.engines if not isinstance(experiment.engines[name], AdapterSpec)]
     count = sum(executor.pool(name).most for name in alone)
     # On other machines an engine takes what it finds.
-    parts = {} if executor.address else {"threads": max(1, cores // max(1, count))}
+    elsewhere = executor.kind == "ray" and (executor.address or os.environ.get("RAY_ADDRESS"))
+    parts = {} if elsewhere else {"threads": max(1, cores // max(1, count))}
     engines: dict[str, Engine] = {}
     for name in needed.engines:
         spec = experiment.engines[name]

@@ -98,7 +98,7 @@ class ExecutorSpec(PoolSpec):
     kind: `ray` runs every engine in a pool of replicas on a cluster: one of this machine, or the one at `address`.
     concurrency: problems in work at a time. The other fields need `ray`; `pools` gives engines their own. shards:
     drivers that work on parts of the problems; without it this process is the only one. address: of the cluster.
-    pools: by engine, what differs. deadline: seconds until a replica without an answer is given up. replacements:
+    pools: by engine, a pool of its own, which takes nothing from the values above: repeat num_gpus there. deadline: seconds until a replica without an answer is given up. replacements:
     replicas that may take the place of others.
     """
 

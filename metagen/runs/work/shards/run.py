@@ -19,7 +19,7 @@ from typing import Any
 
 from metagen.errors import EngineError
 from metagen.generators.ray import RayPool
-from metagen.generators.ray.cluster import connect
+from metagen.generators.ray.cluster import connect, list_free
 from metagen.generators.ray.messages import Fault, Report, Roster
 from metagen.generators.ray.placement import Placement
 from metagen.journal import Columns, SQLiteJournal
@@ -40,6 +40,8 @@ from metagen.strategies.base import wait
 _LOG = logger(__name__)
 #: Seconds between two looks at a driver; and for the last one, when the run is interrupted.
 EVERY, LAST = 0.5, 3.0
+#: Seconds until the log tells of a driver that has not answered yet.
+LATE = 30.0
 #: Records, and bytes of a table, that are fetched at a time.
 RECORDS, PIECE = 5_000, 16 << 20
 
@@ -110,6 +112,9 @@ class Head:
         self.pools: Mapping[str, RayPool] = {}
         self._clients = {part: _Client(str(part)) for part in self.parts}
         self._data = data(setup.task)
+        shards = self.experiment.executor.shards
+        assert shards is not None
+        self._place = Placement(num_cpus=shards.num_cpus, resources=shards.resources)
 
     @property
     def delivered(self) -> int:
@@ -157,9 +162,14 @@ class Head:
             self._clients[part] = client = _Client(f"{part}/{self._lost}")
             try:
                 await self._drive(driver, part)
-            except ray.exceptions.RayActorError as error:
+            except ray.exceptions.RayError as error:
+                # An error of its own code is no loss: the next driver would meet it too.
+                if isinstance(error, ray.exceptions.RayTaskError):
+                    raise
                 self._lost += 1
-                self._before[part] += self._last[part].fresh if part in self._last else 0
+                if (last := self._last.get(part)) is not None:
+                    self._before[part] += last.fresh
+                    self._last[part] = dataclasses.replace(last, fresh=0)
                 _LOG.warning(
                     "driver lost", extra={"part": str(part), "reason": str(error), "lost": self._lost}
                 )
@@ -187,14 +197,15 @@ class Head:
         return new
 
     def _driver(self, ray: Any, part: Part) -> Any:
-        shards = self.experiment.executor.shards
-        assert shards is not None
-        place = Placement(num_cpus=shards.num_cpus, resources=shards.resources)
-        actor = ray.remote(Driver).options(**place.options(None))
+        actor = ray.remote(Driver).options(**self._place.options(None))
         return actor.remote(self.experiment, str(self.directory.shards.resolve()), part, self._data)
 
     async def _drive(self, driver: Any, part: Part) -> None:
-        there = await _unwrap(driver.counts.remote())
+        late = asyncio.get_running_loop().call_later(LATE, self._warn_of_wait, part)
+        try:
+            there = await _unwrap(driver.counts.remote())
+        finally:
+            late.cancel()
         mark = await self._follow(driver, part, 0, replace=False)
         # Where problems were dealt otherwise before, another part has what this one needs.
         self._heard[part].set()
@@ -219,6 +230,13 @@ class Head:
         self._tables[part] = {name: await self._table(driver, part, name) for name in NAMES}
         await _unwrap(driver.discard.remote())
         self._ended[part] = found
+
+    def _warn_of_wait(self, part: Part) -> None:
+        """Ray itself does not tell that it has no room for a driver."""
+        import ray
+
+        told = {"part": str(part), "needs": str(self._place), "free": list_free(ray)}
+        _LOG.warning("driver has not started, it waits until the cluster has room for it", extra=told)
 
     async def _follow(self, driver: Any, part: Part, mark: int, *, replace: bool = True) -> int:
         """Copy what a driver has recorded since a mark; the mark behind it."""

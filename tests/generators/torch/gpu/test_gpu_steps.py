@@ -114,6 +114,8 @@ def logits(directory: Path, dtype: torch.dtype, kernels: bool, *, brief: bool = 
         if brief:
             return torch.cat(found)
         found.append(model.extend(np.arange(4), rng.integers(5, 300, 4)))
+        # The same rows with other counts read the same pieces by another plan.
+        found.append(model.extend(np.arange(4), rng.integers(5, 300, 7), ids(1, 3, 2, 1), np.arange(7)))
         model.keeps_hidden = True
         model.fork(ids(1, 2), ids(4, 5))
         found.append(model.extend(np.arange(6), rng.integers(5, 300, 6)))
