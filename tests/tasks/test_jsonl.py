@@ -132,18 +132,23 @@ def test_a_level_that_is_mapped_must_be_a_number(path: Path) -> None:
     row = {**A, "level": "Level 5"}
     (problem,) = JsonlTask(written(path, row)).problems()
     assert problem.level is None
-    with pytest.raises(DataError, match=r":1: level is 'Level 5'; expected an integer from 0 to 2,147,483,647 as level"):
+    with pytest.raises(
+        DataError, match=r":1: level is 'Level 5'; expected an integer from 0 to 2,147,483,647"
+    ):
         JsonlTask(path, fields={"level": "level"})
 
 
 @pytest.mark.parametrize(
     ("level", "read"),
-    [(3, 3), (3.0, 3), (" 3 ", 3), (None, None), (float("nan"), None), (2.5, "fault"), (True, "fault"), (-1, "fault"), (2**31, "fault"), (1e300, "fault")],
-)
+    [
+        (3, 3), (3.0, 3), (" 3 ", 3), (None, None), (float("nan"), None), (2.5, "fault"), (True, "fault"),
+        (-1, "fault"), (2**31, "fault"), (1e300, "fault"),
+    ],
+)  # fmt: skip
 def test_a_level_as_tables_write_it(path: Path, level: object, read: object) -> None:
     written(path, {**A, "level": level})
     if read == "fault":
-        with pytest.raises(DataError, match="expected an integer from 0 to .* as level, or null"):
+        with pytest.raises(DataError, match=r"expected an integer from 0 to .* as level, or null"):
             JsonlTask(path, fields={"level": "level"})
     else:
         (problem,) = JsonlTask(path, fields={"level": "level"}).problems()
