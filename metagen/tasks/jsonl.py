@@ -32,8 +32,8 @@ class JsonlTask(RecordTask):
     0 up, and optional. A question is a text, or a chat's messages, which are the prompt. prompt: what a text is put
     into: a line of its own, another text, or a mapping of turns (`user`, `system`, `shots`, `assistant`). Other places
     than {question} are filled from fields of the record. form: how the prompt is sent, as of a Prompt; by default a
-    text as it is, and turns as `auto`. answer: the answer rule, or its name with options, as `answer_rule` takes it; pattern:
-    where it finds the answer, for a rule given by name.
+    text as it is, and turns as `auto`. answer: the answer rule, or its name with options, as `answer_rule` takes it;
+    pattern: where it finds the answer, for a rule given by name.
     reference: a regular expression whose group is the reference inside the answer field, such as `#### (.*)`.
     delimiter: what ends a step of a solution. mark: what the step with the answer has in its text, such as `####`; a
     search ends a sequence with it. limit: the first problems only.
