@@ -356,12 +356,15 @@ class SQLiteJournal:
     async def copy(self, records: Sequence[Columns], *, replace: bool = True) -> None:
         """`record` for what another journal of the same run gave by `since`; JournalCorrupt for what is torn.
 
-        replace: whether they take the place of rows with the same keys, as newer ones do.
+        replace: whether they take the place of rows with the same keys, as newer ones do. If not, only the end of an
+        attempt takes the place of one that is open here.
         """
-        limits = {row.limit for row in map(Row.of, records) if row.limit}
+        rows = [Row.of(record) for record in records]
+        limits = {row.limit for row in rows if row.limit}
         if not replace:
-            known = self.find([record[0] for record in records])
-            records = [record for record in records if record[0] not in known]
+            known = self.find([row.key for row in rows])
+            pairs = zip(records, rows, strict=True)
+            records = [record for record, row in pairs if _is_news(row, known.get(row.key))]
         if records:
             await self._record(list(records), limits)
 
@@ -688,6 +691,11 @@ class _Errors:
                 f"cannot {self._doing} {str(self._path)!r}: {error}; what was recorded before is kept: "
                 "free space or mend the file system, then resume the run"
             ) from error
+
+
+def _is_news(row: Row, known: Row | None) -> bool:
+    """Whether a row says more than the one that is known by its key: an attempt is open first, and then ends."""
+    return known is None or (known.status == "open" and row.status != "open")
 
 
 def _settle(futures: list[asyncio.Future[None]], error: Exception | None) -> None:

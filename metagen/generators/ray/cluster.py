@@ -95,6 +95,11 @@ def find_dead_part(ray: Any) -> str | None:
     return "Ray counts this machine's node as dead" if gone else None
 
 
+def list_free(ray: Any) -> dict[str, float]:
+    """What the cluster has left of each resource."""
+    return {name: left for name, left in ray.available_resources().items() if ":" not in name}
+
+
 def _read_tokens(ray: Any) -> None:
     """Make Ray read again what the environment says of tokens: it does so once in a process, and they may differ."""
     if any(os.environ.get(name) for name in _TOKENS):

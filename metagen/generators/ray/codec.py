@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 from pathlib import Path
 
 from metagen.errors import EngineError
@@ -23,6 +24,9 @@ class DirectoryCodec:
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self.tokenizer.encode(text)
+
+    def decode(self, ids: abc.Sequence[int]) -> str:
+        return self.tokenizer.decode(list(ids))
 
 
 def local_codec(facts: Facts) -> Codec:

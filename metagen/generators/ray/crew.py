@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from metagen.attempts import UNTOLD
+from metagen.attempts import CURRENT, UNTOLD, elsewhere
 from metagen.errors import EngineError, InputError, PluginError
-from metagen.generators.engine import EngineStats, Generated, GenerateRequest
+from metagen.generators.engine import EngineStats, Generated
 from metagen.generators.ray.link import BEAT, Link, Lost, reason
 from metagen.generators.ray.messages import Answer, Facts, Request
 from metagen.generators.routing import Router
@@ -139,8 +139,11 @@ class Crew:
         while len(lost) < self._policy.attempts:
             suspect = len(lost) >= SUSPECT
             attempt = UNTOLD
+            if isinstance(request, list):
+                if lost:
+                    await _read_again()
             # Engines that do not tell of their attempts have one here at each replica.
-            if isinstance(request, GenerateRequest) and not (self.facts and self.facts.tells_attempts):
+            elif not (self.facts and self.facts.tells_attempts):
                 attempt = await request.attempt(range(len(request.seeds)))
             # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
             try:
@@ -219,6 +222,13 @@ class Crew:
 
     def _nobody(self) -> EngineError:
         return EngineError(CLOSED if self._closed else self.over or "all were let go")
+
+
+async def _read_again() -> None:
+    """Leave to repeat a reading that a replica was lost with. BudgetExhausted if the limits leave no room for it."""
+    if (attempts := CURRENT.get()) is not None:
+        await elsewhere(attempts.reading(), attempts.loop)
+        await elsewhere(attempts.again(1.0), attempts.loop)
 
 
 def last_few(reasons: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from metagen.errors import InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats
-from metagen.generators.ray.cluster import find_dead_part
+from metagen.generators.ray.cluster import find_dead_part, list_free
 from metagen.generators.ray.crew import Crew, Policy, last_few
 from metagen.generators.ray.link import Link, NotOpened, reason
 from metagen.generators.ray.messages import Facts, Fault, Report, Roster
@@ -212,7 +212,7 @@ class Fleet(Crew):
         try:
             facts = await self._wait_until_open(link)
         except NotOpened as late:
-            free = {name: left for name, left in self._ray.available_resources().items() if ":" not in name}
+            free = list_free(self._ray)
             raise NotOpened(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
         if isinstance(facts, Fault):
             if self.facts is None:

@@ -28,7 +28,10 @@ Answer = Generated | list[Evaluated]
 
 
 class Codec(Protocol):
-    """What renders prefixes and encodes texts as an engine does: its tokenizer, in the driver."""
+    """What renders prefixes and encodes texts as an engine does: its tokenizer, in the driver.
+
+    If it has a method `decode`, it also writes ids as text.
+    """
 
     def render(self, prefix: Sequence) -> tuple[int, ...] | None: ...
 
@@ -132,7 +135,10 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What does not change of an engine while it is open."""
+    """What does not change of an engine while it is open.
+
+    decodes: whether it writes ids as text. ends, vocabulary: empty and None where it does not tell them.
+    """
 
     name: str
     fingerprint: str
@@ -147,6 +153,10 @@ class Facts:
     reads_labels: bool = True
     reads_apart: bool = False
     tells_attempts: bool = False
+    takes_tools: bool = False
+    decodes: bool = False
+    ends: tuple[int, ...] = ()
+    vocabulary: int | None = None
 
     @classmethod
     def of(cls, engine: Engine) -> Self:
@@ -158,7 +168,17 @@ class Facts:
             engine.max_context, supports, bills, price, getattr(engine, "chat", None),
             getattr(engine, "reads_labels", engine.tokenizer_fingerprint is not None),
             getattr(engine, "reads_apart", False), getattr(engine, "tells_attempts", False),
+            _takes_tools(engine), hasattr(engine, "decode"), tuple(getattr(engine, "ends", ())),
+            getattr(engine, "vocabulary", None),
         )  # fmt: skip
+
+
+def _takes_tools(engine: Engine) -> bool:
+    """Whether prompts may tell of tools. A chat template that cannot be read is an error of prompts that need it."""
+    try:
+        return bool(getattr(engine, "takes_tools", False))
+    except Exception:  # noqa: BLE001 - whatever a library raises of a template
+        return False
 
 
 @dataclass(frozen=True, slots=True)

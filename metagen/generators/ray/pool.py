@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from metagen.border import checked
 from metagen.cost import FREE, ModelShape, Price
@@ -47,7 +48,7 @@ class RayPool:
     make: makes an engine from `options`, in the actor's process: a class such as TorchEngine, or a function.
     replicas: how many there are at first; `add` and `remove` change it while the pool is open.
     address: of a cluster; by default RAY_ADDRESS, else one is started on this machine (see `connect`).
-    codec: what renders prefixes and encodes texts in this process; by default the tokenizer of the engine's directory.
+    codec: the tokenizer in this process (`Codec`); by default that of the engine's directory.
     placement: what a replica needs of the cluster. policy: when it is given up, and what follows.
     router: by default Router(). scaling: how many replicas there may be, by the load; None: as many as at first.
     lent: only other processes ask, which have the tokenizer. roster: of the process whose replicas these are; they
@@ -144,6 +145,21 @@ class RayPool:
         return self.facts.chat
 
     @property
+    def takes_tools(self) -> bool:
+        """Whether prompts may tell of tools."""
+        return self.facts.takes_tools
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Ids that end a completion; empty if the engines do not tell."""
+        return self.facts.ends
+
+    @property
+    def vocabulary(self) -> int | None:
+        """Tokens that the model has logits of; None if the engines do not tell."""
+        return self.facts.vocabulary
+
+    @property
     def reads_labels(self) -> bool:
         return self.facts.reads_labels
 
@@ -179,6 +195,14 @@ class RayPool:
 
     def encode(self, text: str) -> tuple[int, ...]:
         return self._local.encode(text)
+
+    @property
+    def decode(self) -> Callable[[abc.Sequence[int]], str]:
+        """Text of ids, as the engines write it. There is no such attribute where they, or the codec, write none."""
+        decode = getattr(self._local, "decode", None) if self.facts.decodes else None
+        if decode is None:
+            raise AttributeError(f"{self!r} does not write ids as text")
+        return cast(Callable[[abc.Sequence[int]], str], decode)
 
     @property
     def _local(self) -> Codec:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import EngineError, InputError
-from metagen.generators.engine import Generated, GenerateRequest
+from metagen.generators.engine import Evaluated, EvaluateRequest, Generated, GenerateRequest
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.ray import Placement, RayPool
 
@@ -89,10 +89,17 @@ class Troubled(EnumerableEngine):
             os._exit(13)
         if self.place and (request.prefix.prompt.text or "").startswith("Twice"):
             await self._meet(request.prefix.prompt.problem_id)
+        await self._meet_troubles()
+        return await super().generate(request)
+
+    async def evaluate(self, requests: list[EvaluateRequest]) -> list[Evaluated]:
+        await self._meet_troubles()
+        return await super().evaluate(requests)
+
+    async def _meet_troubles(self) -> None:
         for name in TROUBLES if self.place else ():
             if self._takes(name):
                 await self._trouble(name)
-        return await super().generate(request)
 
     def __exit__(self, *error: Any) -> None:
         if self.closing:

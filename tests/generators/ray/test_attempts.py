@@ -12,6 +12,7 @@ import pytest
 from metagen.budget import Budget
 from metagen.cost import Price
 from metagen.errors import BudgetExhausted, EngineError
+from metagen.generators.likelihood import alikelihoods
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.retries import Patience
 from metagen.generators.ray import RayPool
@@ -79,3 +80,24 @@ def test_what_a_lost_replica_was_asked_is_charged_and_asked_anew(
     assert (
         scope.trace.lost == 1 and scope.trace.physical.calls == 8 and scope.trace.physical.generated is None
     )
+
+
+def test_a_reading_that_a_replica_was_lost_with_is_charged_and_asked_anew(
+    make: Callable[..., RayPool], troubles: Path
+) -> None:
+    text = PROMPT.extend("ab")
+
+    async def read(pool: RayPool, limit: int) -> Scope:
+        scope = Scope.root("p", budget=Budget(prefilled=limit))
+        await alikelihoods(pool, [text], scope=scope)
+        return scope
+
+    with make() as pool:
+        once = len(pool.render(text) or ())
+        for times in (1, 2):
+            scope = asyncio.run(read(pool, 2 * once))
+            assert (scope.usage.prefilled, scope.left().prefilled) == (once, (2 - times) * once)
+            assert scope.trace.lost == times - 1 == pool.stats.extra["failed_attempts"]
+            (troubles / "exits").touch()
+        with pytest.raises(BudgetExhausted):
+            asyncio.run(read(pool, 2 * once - 1))

@@ -19,6 +19,7 @@ from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
 from metagen.generators.engine import Engine, Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.generators.likelihood import likelihoods
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.primitive import EngineGenerator
 from metagen.generators.ray import Placement, Policy, RayPool, fleet
@@ -418,3 +419,11 @@ def test_a_pool_refuses_parameters_as_the_engine_in_it_where_the_generator_is_ma
 def test_a_pool_of_engines_that_declare_nothing_asks_nothing(make: Make) -> None:
     with make() as pool:
         assert pool.generator(temperature=99.0).params.temperature == 99.0
+
+
+def test_likelihoods_of_a_pool_are_those_of_its_engine(make: Make, alone: Callable[..., Any]) -> None:
+    start = Sequence.of("?")
+    texts = [start, start.extend("abc"), start.extend("d\n")]
+    with make() as pool, alone() as engine:
+        found = likelihoods(pool, texts)
+        assert found == likelihoods(engine, texts) and all(one.end is not None for one in found)

@@ -169,6 +169,7 @@ def test_engines_close_when_a_later_one_does_not_open(file: Path) -> None:
 
 def test_engines_share_the_cores(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # which is for pools alone
     make = registry.make
 
     def noted(section: registry.Section, kind: str, options: object, parts: dict[str, object]) -> object:
@@ -180,6 +181,24 @@ def test_engines_share_the_cores(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(9), raising=False)
     with open_setup(load(file)):
         assert given == [4, 4]
+
+
+@pytest.mark.parametrize(("address", "threads"), [("10.0.0.1:6379", None), ("", 4)])
+def test_replicas_on_other_machines_do_not_share_the_cores_of_this_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch, address: str, threads: int | None
+) -> None:
+    given = []
+
+    def refuse(executor: object, name: str, spec: object, parts: dict[str, int], more: object) -> None:
+        given.append(parts.get("threads"))
+        raise ZeroDivisionError
+
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr("metagen.runs.work.build._pool", refuse)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(9), raising=False)
+    with pytest.raises(ZeroDivisionError), open_setup(load(file, sets=["executor=ray"])):
+        pytest.fail("opened")
+    assert given == [threads]
 
 
 @pytest.fixture

@@ -96,10 +96,10 @@ class ExecutorSpec(PoolSpec):
     """How the experiment is run; none of it changes a result.
 
     kind: `ray` runs every engine in a pool of replicas on a cluster: one of this machine, or the one at `address`.
-    concurrency: problems in work at a time. The other fields need `ray`; `pools` gives engines their own. shards:
-    drivers that work on parts of the problems; without it this process is the only one. address: of the cluster.
-    pools: by engine, a pool of its own, which takes nothing from the values above: repeat num_gpus there. deadline: seconds until a replica without an answer is given up. replacements:
-    replicas that may take the place of others.
+    concurrency: problems in work at a time. The other fields need `ray`. shards: drivers that work on parts of the
+    problems; without it this process is the only one. address: of the cluster. pools: by engine, a pool of its own; it
+    takes nothing from the fields above, so repeat num_gpus there. deadline: seconds until a replica without an answer
+    is given up. replacements: replicas that may take the place of others.
     """
 
     kind: Literal["local", "ray"] = "local"

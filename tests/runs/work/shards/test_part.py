@@ -16,7 +16,7 @@ from metagen.runs.work.shards.part import Part
 from metagen.sequence import Prompt
 from metagen.tasks.base import Problem
 
-PROBLEM = Problem("p", Prompt("p", text="?"), "1")
+PROBLEM = Problem(Prompt("p", text="?"), "1")
 FILE = """
 name: parts
 task: {{kind: arithmetic, split: validation, levels: [1, 2], per_level: 4}}

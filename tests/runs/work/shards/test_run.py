@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from metagen.attempts import State as Ending
+from metagen.attempts import lost_attempts
 from metagen.errors import InputError
 from metagen.generators.ray.messages import Fault
-from metagen.journal import Row, SQLiteJournal
+from metagen.journal import ATTEMPT, Row, SQLiteJournal
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
 from metagen.runs.work import build, runner
+from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards import run as shards
 from metagen.runs.work.shards.driver import Driver, News
@@ -41,7 +46,12 @@ class Remote:
 
 
 class Late:
-    """A driver that records a last row while its answer to the look before is under way."""
+    """A driver that records a last row while its answer to the look before is under way.
+
+    makers: None as long as it is not open, and tells no numbers.
+    """
+
+    makers: Makers | None = None
 
     def __init__(self, path: Path, discarded: list[str]) -> None:
         self.journal, self.over, self.looks, self.discarded = (
@@ -68,7 +78,7 @@ class Late:
         if self.looks == 2:
             self.over.set()
         await asyncio.sleep(0.1)
-        return News(3, 3, 3, 1, 0, mark, records, None)
+        return News(3, 3, 3, 1, 0, mark, records, self.makers)
 
     async def _table(self, name: str, offset: int, most: int) -> bytes:
         return b""
@@ -80,8 +90,31 @@ class Late:
         raise AssertionError("there is nothing to take")
 
 
-def head(directory: RunDirectory, journal: SQLiteJournal, file: Path) -> Any:
-    file.write_text(FILE + "executor: {kind: ray, shards: 1}\n")
+class Opened(Late):
+    """Tells its numbers."""
+
+    makers = Makers()
+
+
+class Fails(Opened):
+    """Ends by an error, after it has told that it made three, or at once."""
+
+    def __init__(self, path: Path, error: Exception, *, at_once: bool = False) -> None:
+        super().__init__(path, [])
+        self.error, self.at_once = error, at_once
+
+    async def _counts(self) -> dict[str, int]:
+        if self.at_once:
+            raise self.error
+        return {}
+
+    async def _run(self) -> State:
+        await self.over.wait()
+        raise self.error
+
+
+def head(directory: RunDirectory, journal: SQLiteJournal, file: Path, shards_of: str = "1") -> Any:
+    file.write_text(FILE + f"executor: {{kind: ray, shards: {shards_of}}}\n")
     with build.open_setup(schema.load(file)) as setup:
         return shards.Head(setup, directory, journal, Meter())
 
@@ -99,6 +132,72 @@ def test_what_is_recorded_last_is_copied_before_the_driver_forgets_it(
 
         asyncio.run(main())
         assert journal.count() == 3 and forgotten == ["driver"]
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ray with its errors alone."""
+    pytest.importorskip("ray", reason="shards need Ray, which the extra ray brings")
+    from ray import exceptions
+
+    monkeypatch.setattr(shards, "EVERY", 0.05)
+    return SimpleNamespace(exceptions=exceptions, kill=lambda driver: None)
+
+
+def drive(ray: Any, tmp_path: Path, first: Late, *others: Late) -> Any:
+    """A head whose only part is given these drivers, one after the other, to its end."""
+    with SQLiteJournal(tmp_path / "journal.sqlite", seed=0) as journal:
+        one, following = head(RunDirectory(tmp_path), journal, tmp_path / "one.yaml"), iter(others)
+        one._driver = lambda ray, part: next(following)
+        try:
+            asyncio.run(one._part(ray, one.parts[0], first))
+        finally:
+            for driver in (first, *others):
+                driver.journal.close()
+    return one
+
+
+@pytest.mark.parametrize("kind", ["OutOfMemoryError", "ObjectLostError", "OwnerDiedError", "RayActorError"])
+def test_a_driver_that_is_lost_in_any_way_is_replaced(ray: Any, tmp_path: Path, kind: str) -> None:
+    told = {"OutOfMemoryError": ("killed by the memory monitor",), "RayActorError": ()}
+    error = getattr(ray.exceptions, kind)(*told.get(kind, ("00" * 28, None, "")))
+    one = drive(ray, tmp_path, Fails(tmp_path / "a.sqlite", error), Opened(tmp_path / "b.sqlite", []))
+    assert one.delivered == 3 and one._lost == 1
+
+
+def test_an_error_of_a_drivers_own_code_ends_the_run(ray: Any, tmp_path: Path) -> None:
+    error = ray.exceptions.RayTaskError("run", "its traceback", ValueError("a bug"), "driver", 1, "127.0.0.1")
+    with pytest.raises(ray.exceptions.RayTaskError, match="its traceback"):
+        drive(ray, tmp_path, Fails(tmp_path / "a.sqlite", error))
+
+
+def test_what_lost_drivers_made_is_counted_once(ray: Any, tmp_path: Path) -> None:
+    """Three by the first, none by the second, which is lost before it tells anything, and three by the last."""
+    error = ray.exceptions.RayActorError()
+    first, second = Fails(tmp_path / "a.sqlite", error), Fails(tmp_path / "b.sqlite", error, at_once=True)
+    one = drive(ray, tmp_path, first, second, Opened(tmp_path / "c.sqlite", []))
+    assert one._lost == 2 and one.meter.fresh == 6
+
+
+def test_a_driver_that_waits_for_room_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("ray", reason="shards need Ray, which the extra ray brings")
+    monkeypatch.setattr(shards, "EVERY", 0.05)
+    monkeypatch.setattr(shards, "LATE", 0.05)
+    monkeypatch.setattr(shards, "list_free", lambda ray: {"CPU": 1.0})
+
+    class Waits(Late):
+        async def _counts(self) -> dict[str, int]:
+            await asyncio.sleep(0.3)
+            return {}
+
+    file = tmp_path / "one.yaml"
+    with SQLiteJournal(tmp_path / "journal.sqlite", seed=0) as journal:
+        one = head(RunDirectory(tmp_path), journal, file, "{count: 1, num_cpus: 8}")
+        asyncio.run(one._drive(Waits(tmp_path / "driver.sqlite", []), one.parts[0]))
+    (told,) = [record for record in caplog.records if "has not started" in record.message]
+    assert (told.part, told.needs, told.free) == ("1-of-1", "{'CPU': 8.0}", {"CPU": 1.0})  # type: ignore[attr-defined]  # fields of ours
 
 
 def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_path: Path) -> None:
@@ -132,6 +231,23 @@ def test_older_records_do_not_replace_newer_ones(tmp_path: Path) -> None:
         asyncio.run(new.copy(old.since(0, 10)[1], replace=False))
         assert [r.payload for r in new.of_problem("p")] == [{"text": "new"}, {"text": "old"}]
         assert new.counts() == {"p": 2} and len(new.stored_rows("p")) == 2
+
+
+def test_an_attempt_that_has_ended_replaces_one_that_is_open_here(tmp_path: Path) -> None:
+    """The head was killed before it heard of the ends; what it has of its own stays."""
+    directory = RunDirectory.at(tmp_path / "run")
+    states: list[tuple[Ending, Ending]] = [("open", "free"), ("open", "answered"), ("answered", "open")]
+    attempts = [replace(row(i), status=here, limit=ATTEMPT) for i, (here, _) in enumerate(states)]
+    ends = [replace(row(i), status=there, limit=ATTEMPT) for i, (_, there) in enumerate(states)]
+    left = directory.shards / "1-of-2" / "journal.sqlite"
+    left.parent.mkdir(parents=True)
+    with SQLiteJournal(directory.journal, seed=0) as journal:
+        with SQLiteJournal(left, seed=0) as other:
+            asyncio.run(other.record(ends))
+        asyncio.run(journal.record(attempts))
+        asyncio.run(shards.gather(directory, journal, 0))
+        assert sorted(one.status for one in journal.attempts("p")) == ["answered", "answered", "free"]
+        assert not lost_attempts(journal, "p")
 
 
 def test_a_driver_tells_its_faults(tmp_path: Path) -> None:
