@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,13 +66,89 @@ def test_a_failure_is_told_and_not_repeated(fresh: Path, compiler: Callable[[str
     build.begin()
     until(lambda: build.state()[0] == "failed")
     assert "no such header" in build.state()[1]
-    compiler('echo made > "$out"')
     build.begin()
     assert build.state()[0] == "failed"
     assert build.extension() is None or build._loaded is not None
     # Somebody who asks for it tries again.
+    assert "no such header" in str(build.build())
+
+
+def test_after_a_failure_another_compiler_tries_again(fresh: Path, compiler: Callable[[str], None]) -> None:
+    compiler("exit 1")
+    assert build.build() is not None
+    assert build.state()[0] == "failed"
+    compiler('echo made > "$out"')
+    assert build.state()[0] == "none"
+    build.begin()
+    until(build.library().exists)
+
+
+def test_another_c_library_has_a_library_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = build._key()
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.2"))
+    assert build._key.__wrapped__() != key
+
+
+def test_a_build_waits_for_one_under_way(fresh: Path, compiler: Callable[[str], None]) -> None:
+    compiler(
+        f'echo turn >> {fresh}/turns; while [ ! -e {fresh}/go ]; do sleep 0.05; done; echo made > "$out"'
+    )
+    build.begin()
+    until((fresh / "turns").exists)
+    found: list[str | None] = []
+    waiting = threading.Thread(target=lambda: found.append(build.build()))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    (fresh / "go").touch()
+    waiting.join()
+    assert found == [None]
+    assert (fresh / "turns").read_text() == "turn\n"
+
+
+def test_a_build_tells_the_failure_of_one_under_way(fresh: Path, compiler: Callable[[str], None]) -> None:
+    compiler(f'echo turn >> {fresh}/turns; sleep 0.3; echo "an error" >&2; exit 1')
+    build.begin()
+    assert build.build() == "an error"
+    assert (fresh / "turns").read_text() == "turn\n"
+
+
+def test_others_wait_for_a_build_that_was_asked_for(fresh: Path, compiler: Callable[[str], None]) -> None:
+    compiler(f'cp {build.library().with_suffix(".claim")} {fresh}/claimed && echo made > "$out"')
     assert build.build() is None
-    assert build.state()[0] == "ready"
+    assert (fresh / "claimed").exists()
+
+
+def test_a_build_that_somebody_stops_is_not_waited_for(
+    fresh: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler('echo made > "$out"')
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(subprocess, "run", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build.build()
+    assert build.state()[0] == "none"
+    assert build.build() is None
+
+
+def test_a_build_that_was_killed_is_not_waited_for_long(
+    fresh: Path, compiler: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler('echo made > "$out"')
+    build.library().parent.mkdir()
+    build.library().with_suffix(".claim").touch()
+    monkeypatch.setattr(build, "WAIT", 0.0)
+    assert build.build() is None
+
+
+def test_no_two_builds_write_one_file() -> None:
+    file = build.library()
+    one, other = (set(str(build._command(file)).split()) for _ in range(2))
+    assert {Path(word).suffix for word in one - other if word.startswith(str(file.parent))} >= {".so"}
 
 
 def test_one_process_builds_and_the_others_go_on(fresh: Path, compiler: Callable[[str], None]) -> None:
@@ -218,6 +295,7 @@ def test_a_library_that_cannot_be_loaded_is_tried_once(
     state, told = build.state()
     assert state == "failed"
     assert told.startswith(f"{build.library()} cannot be loaded: ")
+    assert build.build() == told
 
 
 def test_a_cache_that_may_not_be_looked_at_is_no_error(fresh: Path) -> None:

@@ -7,12 +7,10 @@
 // Attention reads first what the tokens of several rows share, then the tail of each row.
 #pragma once
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,6 +23,7 @@
 
 #include "attention.h"
 #include "lanes.h"
+#include "threads.h"
 
 namespace metagen {
 
@@ -167,33 +166,6 @@ struct Item {
 
 // Tokens of an item: so many queries meet keys and values while a cache of the first level holds them.
 constexpr int64_t TOKENS = 16;
-// Numbers that are worth a second thread: what one thread goes through in some 5 µs.
-constexpr int64_t GRAIN = 1 << 15;
-
-// Products of a step that are worth a second thread: with fewer, threads wait for each other longer than they work.
-constexpr int64_t SHARED = 1'500'000'000;
-
-// One thread, for as long as it lives, where a step is small.
-class Threads {
-  public:
-    explicit Threads(int64_t products) : before_(omp_get_max_threads()) {
-        if (products < SHARED) omp_set_num_threads(1);
-    }
-    ~Threads() { omp_set_num_threads(before_); }
-    Threads(const Threads&) = delete;
-    Threads& operator=(const Threads&) = delete;
-
-  private:
-    int before_;
-};
-
-template <typename Each>
-void for_all(int64_t n, int64_t numbers, const Each& each) {
-    at::parallel_for(0, n, std::max<int64_t>(1, GRAIN / std::max<int64_t>(numbers, 1)), [&](int64_t from, int64_t to) {
-        for (int64_t i = from; i < to; ++i) each(i);
-    });
-}
-
 class Blocks {
   public:
     Blocks(

@@ -11,6 +11,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -31,6 +32,8 @@ SETTING, SETTINGS = "METAGEN_COMPILED", ("auto", "ready", "off")
 #: Seconds between two looks whether something has been compiled, and after which a build that has left nothing is
 #: taken for lost.
 LOOK, LOST = 0.5, 900.0
+#: Seconds for which `build` waits for a build that somebody else has begun.
+WAIT = 180.0
 OPTIONS = (
     "-std=c++20", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared",
 )  # fmt: skip
@@ -76,7 +79,11 @@ def begin() -> None:
     file = library()
     if setting() != "auto" or _exists(file) or _exists(_failure(file)) or not (command := _command(file)):
         return
-    if not _claim(file):
+    try:
+        if not _claim(file):
+            return
+    except OSError as error:
+        _LOG.warning("steps cannot be compiled", extra={"directory": str(file.parent), "error": str(error)})
         return
     # It holds nothing of this process: whoever reads our output to its end does not wait for the compiler.
     nothing = subprocess.DEVNULL
@@ -87,26 +94,31 @@ def begin() -> None:
 
 
 def build() -> str | None:
-    """Compile now, and wait for it. Why it did not work; None if it did."""
+    """Compile now, or wait for the build that is under way. Why the library is not used; None if it is."""
     file = library()
     if _exists(file):
-        return None
+        return _fault(file)
     if not (command := _command(file)):
         return _missing()
     try:
-        _make_directory(file)
+        if not _take_over(file):
+            return _fault(file)
         _failure(file).unlink(missing_ok=True)
     except OSError as error:
         return f"{file.parent} cannot be written ({error.strerror}); set METAGEN_CACHE to a directory of your own"
-    subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
-    return None if _exists(file) else _reason(file)
+    try:
+        subprocess.run(["sh", "-c", command], stdin=subprocess.DEVNULL, check=False)
+    except BaseException:  # somebody stops it: others need not wait for it
+        _claim_of(file).unlink(missing_ok=True)
+        raise
+    return _fault(file)
 
 
 def state() -> tuple[Literal["ready", "building", "failed", "none"], str]:
     """Where things stand, with the file of it, or why there is none."""
     file = library()
     if _exists(file):
-        reason = _exposed(file) or _broken.get(file)
+        reason = _fault(file)
         return ("failed", reason) if reason else ("ready", str(file))
     if _exists(_failure(file)):
         return "failed", _reason(file)
@@ -122,11 +134,14 @@ def _sources() -> tuple[Path, ...]:
 
 @cache
 def _key() -> str:
-    """Of what decides about the machine code: the sources, torch, Python and the processor."""
+    """Of what decides about the machine code: the sources, torch, Python, the C library and the processor.
+
+    The compiler is not in it: machines without one load what another machine has compiled.
+    """
     content = hashlib.sha256()
     for file in _sources():
         content.update(file.read_bytes())
-    libraries = importlib.metadata.version("torch"), sysconfig.get_config_var("SOABI")
+    libraries = importlib.metadata.version("torch"), sysconfig.get_config_var("SOABI"), platform.libc_ver()
     content.update(repr((libraries, _processor(), OPTIONS)).encode())
     return content.hexdigest()[:24]
 
@@ -158,7 +173,17 @@ def _make_directory(file: Path) -> None:
 
 
 def _failure(file: Path) -> Path:
-    return file.with_suffix(".failed")
+    """What this machine's compiler said, if it failed; another compiler, or a new version of it, tries again."""
+    content = b""
+    if path := _compiler():
+        compiler = Path(path).resolve()
+        content = repr((compiler, compiler.stat().st_size, compiler.stat().st_mtime_ns)).encode()
+    return file.with_suffix(f".{hashlib.sha256(content).hexdigest()[:8]}.failed")
+
+
+def _fault(file: Path) -> str | None:
+    """Why the library is not used, as far as this process knows; None if it is."""
+    return _exposed(file) or _broken.get(file) if _exists(file) else _reason(file)
 
 
 def _reason(file: Path) -> str:
@@ -197,9 +222,8 @@ def _command(file: Path) -> str | None:
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     root = Path(spec.origin).parent
-    unfinished, said, claim = (
-        file.with_suffix(f".{suffix}") for suffix in (f"{os.getpid()}.so", "log", "claim")
-    )
+    turn = secrets.token_hex(4)  # two builds never write one file
+    unfinished, said = (file.with_suffix(f".{turn}.{suffix}") for suffix in ("so", "log"))
     includes = [root / "include", root / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]]
     command = [
         "nice", "-n", "10", str(_compiler()), *OPTIONS, f"-DEXTENSION={MODULE}",
@@ -208,7 +232,7 @@ def _command(file: Path) -> str | None:
         f"-L{root / 'lib'}", *(f"-l{name}" for name in ("c10", "torch_cpu", "torch", "torch_python")),
     ]  # fmt: skip
     line, new, old, log, mine = (
-        shlex.join(command), *(shlex.quote(str(path)) for path in (unfinished, file, said, claim))
+        shlex.join(command), *(shlex.quote(str(path)) for path in (unfinished, file, said, _claim_of(file)))
     )  # fmt: skip
     failed = shlex.quote(str(_failure(file)))
     # A library that a group may write is not loaded.
@@ -218,25 +242,38 @@ def _command(file: Path) -> str | None:
     )
 
 
+def _claim_of(file: Path) -> Path:
+    return file.with_suffix(".claim")
+
+
 def _claim(file: Path) -> bool:
-    """Whether the build is this process's to do."""
-    claim = file.with_suffix(".claim")
+    """Whether the build is this process's to do. OSError where nothing can be written."""
+    claim = _claim_of(file)
+    _make_directory(file)
+    if _exists(claim) and not _is_claimed(file):
+        claim.unlink(missing_ok=True)
     try:
-        _make_directory(file)
-        if not _is_claimed(file):
-            claim.unlink(missing_ok=True)
         claim.touch(exist_ok=False)
     except FileExistsError:
         return False
-    except OSError as error:
-        _LOG.warning("steps cannot be compiled", extra={"directory": str(claim.parent), "error": str(error)})
-        return False
+    return True
+
+
+def _take_over(file: Path) -> bool:
+    """Claim a build, once nobody else is at it; False if it has come to an end meanwhile. OSError as of `_claim`."""
+    late = time.monotonic() + WAIT
+    while not _claim(file):
+        if time.monotonic() > late:  # who has claimed it may have been killed
+            return True
+        time.sleep(LOOK)
+        if not _is_claimed(file) and (_exists(file) or _exists(_failure(file))):
+            return False
     return True
 
 
 def _is_claimed(file: Path) -> bool:
     try:
-        return time.time() - file.with_suffix(".claim").stat().st_mtime < LOST
+        return time.time() - _claim_of(file).stat().st_mtime < LOST
     except OSError:
         return False
 

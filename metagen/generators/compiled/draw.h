@@ -2,7 +2,6 @@
 // few passes over its logits.
 #pragma once
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "lanes.h"
+#include "threads.h"
 
 namespace metagen {
 
@@ -26,6 +26,9 @@ constexpr double ROUNDING = 1e-7;
 
 // What was drawn in a row, in numbers: the token, its log-probability, whether it is near an edge, whether it is none.
 constexpr int64_t COLUMNS = 4;
+
+// How much longer a draw takes than one pass over the logits of its row.
+constexpr int64_t PASSES = 4;
 
 // Intervals of log-probabilities that top_p sums, before it looks at the tokens of one.
 constexpr int64_t BINS = 2048;
@@ -284,12 +287,10 @@ inline at::Tensor draw(
     const double *us = u.data_ptr<double>(), *ts = temperatures.data_ptr<double>();
     const double* cut = cuts ? cuts->data_ptr<double>() : nullptr;
     double* to = found.data_ptr<double>();
-    at::parallel_for(0, rows, std::max<int64_t>(1, 8192 / vocab), [&](int64_t from, int64_t until) {
-        for (int64_t i = from; i < until; ++i) {
-            const Cuts own = cut ? Cuts{cut[3 * i], cut[3 * i + 1], cut[3 * i + 2]} : Cuts{};
-            Draw one(z + i * vocab, vocab, static_cast<float>(near), static_cast<float>(out));
-            one.row(us[i], ts[i], own, to + i * COLUMNS);
-        }
+    for_all(rows, PASSES * vocab, [&](int64_t i) {
+        const Cuts own = cut ? Cuts{cut[3 * i], cut[3 * i + 1], cut[3 * i + 2]} : Cuts{};
+        Draw one(z + i * vocab, vocab, static_cast<float>(near), static_cast<float>(out));
+        one.row(us[i], ts[i], own, to + i * COLUMNS);
     });
     return found;
 }

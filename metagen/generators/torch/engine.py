@@ -30,7 +30,7 @@ from metagen.generators.torch.requests import Requests
 from metagen.generators.torch.rows import Rows
 from metagen.generators.torch.scheduler import Scheduler
 from metagen.generators.torch.speculation.speculate import COUNTS
-from metagen.generators.torch.threads import default_threads
+from metagen.generators.torch.threads import default_threads, take
 from metagen.generators.torch_options import TorchOptions
 from metagen.logs import logger
 
@@ -217,7 +217,7 @@ class TorchEngine(Requests, TorchOptions):
     def _run(self) -> None:
         """The engine's thread: take what came in, do a step, deliver what is done."""
         try:
-            torch.set_num_threads(self._threads)
+            take(self._threads)
             with torch.inference_mode():
                 while self._take_in():
                     if self._scheduler.busy:

@@ -77,7 +77,9 @@ def measure(model: str, told: Callable[[str], None] = lambda _: None) -> Speed:
             )
         usual = str(engine.dtype)[6:], None, engine.threads
     told("the steps, which are compiled first")
-    build.build()
+    reason = build.build()
+    if build.extension() is None and (reason := reason or build.build()):
+        told(f"torch's own steps, for there are no compiled ones: {reason}")
     formats: list[tuple[str, str | None]] = [("float32", None)]
     if multiplies_bfloat16() or usual[0] == "bfloat16":
         formats.append(("bfloat16", None))

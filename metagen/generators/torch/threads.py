@@ -36,6 +36,15 @@ def default_threads(shape: ModelShape | None, fingerprint: str) -> int:
     return torch.get_num_threads() if is_large(shape) else 1
 
 
+def take(threads: int) -> None:
+    """Set how many threads multiply for the thread that calls this.
+
+    When a thread first asks torch for its number, torch replaces it by the newest that any thread has set: ask first.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(threads)
+
+
 def remember(fingerprint: str, threads: int) -> None:
     """Keep what was measured for a model in its number format, by its fingerprint."""
     file = _file(fingerprint)

@@ -22,6 +22,7 @@ from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.scheduler import Scheduler
 from metagen.journal import MemoryJournal
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Sequence, Step, TokenIds, Tokens, Until
@@ -599,3 +600,44 @@ def test_threads_are_one_for_a_small_model(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("metagen.generators.torch.numbers.LARGE", 10_000)
     monkeypatch.setattr("torch.get_num_threads", lambda: 7)
     assert TorchEngine("tiny-0.1m").threads == 7, "as torch chooses"
+
+
+@pytest.mark.parametrize("head_dim", [16, 12], ids=["blocks and draws", "draws"])
+def test_engines_beside_each_other_keep_their_threads(
+    head_dim: int, steps: str, model_dir: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those of an engine that works for the first time after another has been opened.
+
+    Blocks are not compiled for heads of 12 dimensions.
+    """
+    directory = model_dir("llama", head_dim=head_dim)
+    told: list[int] = []
+    worked: list[int] = []
+    tell, step = torch.set_num_threads, Scheduler.step
+
+    def tells(number: int) -> None:
+        tell(number)
+        told.append(number)
+
+    def steps_on(self: Scheduler) -> None:
+        step(self)
+        worked.append(torch.get_num_threads())
+
+    monkeypatch.setattr(torch, "set_num_threads", tells)
+    monkeypatch.setattr(Scheduler, "step", steps_on)
+
+    def opened(engines: int) -> None:
+        for _ in range(1000):
+            if len(told) == engines:
+                return
+            time.sleep(0.01)
+        pytest.fail("an engine was not told its threads")
+
+    with TorchEngine(directory, threads=2, max_batch=4) as first:
+        opened(1)
+        with TorchEngine(directory, threads=1, max_batch=4) as second:
+            opened(2)
+            for engine in (first, second):
+                worked.clear()
+                ask(engine, request("Q: 1", range(3), most=4))
+                assert set(worked) == {engine.threads}

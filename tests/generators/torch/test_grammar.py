@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -187,6 +188,16 @@ def test_drafts_stay_in_the_grammar_and_greedy_ones_change_nothing(draft: Draft)
         assert [s.text for s in asyncio.run(ask(drafting, **held))] == [s.text for s in expected]
         warm = asyncio.run(ask(drafting, **{**held, "temperature": 1.5}))
     assert all(re.fullmatch(LINES, s.text) and s.finish == "eos" for s in [*expected, *warm])
+
+
+def test_a_whole_tail_of_forced_text_behind_a_short_prompt(steps: str) -> None:
+    text = "".join(random.Random(0).choices("abcdefgh ", k=300))
+    params = SamplingParams(max_tokens=400, grammar=Grammar.regex(text))
+    with TorchEngine("tiny-2m", threads=1, max_batch=4) as engine:
+        assert engine._parts()[0].chunk < len(text), "it comes in more goes than one"
+        found = asyncio.run(engine.generate(GenerateRequest(Sequence.of(PROMPTS[0]), (0, 1), params, 400)))
+    assert [sample.text for sample in found.samples] == [text, text]
+    assert all((sample.forced or 0) > 250 for sample in found.samples)
 
 
 def test_a_wrong_grammar_harms_nobody(engine: TorchEngine) -> None:

@@ -240,6 +240,32 @@ def test_a_tail_too_long_for_both_gives_the_chain_back(model_dir: Any, right: to
     torch.testing.assert_close(found, right[capacity : capacity + more], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("length", [1, 60, 127])
+@pytest.mark.parametrize("ahead", [0, 20])
+@torch.inference_mode()
+def test_a_chain_is_taken_only_where_what_comes_has_room_behind_it(
+    length: int, ahead: int, model_dir: Any, right: torch.Tensor
+) -> None:
+    model = load(model_dir)
+    room = model._kv._regions.capacity - length
+    chain = cut(model, length)
+
+    def comes(row: int, count: int) -> None:
+        at = length
+        if ahead:  # a cut that leaves the tail empty again
+            model.extend(ids(row), TEXT[at : at + ahead], ids(ahead))
+            model.truncate(row, at)
+        found = model.extend(ids(row), TEXT[at : at + count], ids(count), np.arange(count))
+        torch.testing.assert_close(found, right[at : at + count], atol=1e-4, rtol=1e-4)
+
+    for row, count, takes in ((0, room, True), (1, room + 1, False), (2, model.chunk, False)):
+        model.open(ids(row), chain)
+        comes(row, count)
+        assert taken(model, row) == [length] * takes
+        goes_on(model, [row], length + count, right)
+        model.close(ids(row))
+
+
 @pytest.mark.parametrize("length", [104, 100, 81, 60, 30])
 @torch.inference_mode()
 def test_a_row_that_took_its_chain_is_cut(length: int, model_dir: Any, right: torch.Tensor) -> None:

@@ -266,6 +266,16 @@ def test_some_biases_without_the_others(lost: str, model_dir: Any, tmp_path: Pat
         TorchEngine(directory)
 
 
+@pytest.mark.parametrize("lost", ["q_norm", "k_norm"])
+def test_a_norm_of_queries_or_of_keys_alone(lost: str, model_dir: Any, tmp_path: Path) -> None:
+    directory = broken(model_dir("qwen3"), tmp_path / "m")
+    weights = load_file(directory / "model.safetensors")
+    del weights[f"model.layers.1.self_attn.{lost}.weight"]
+    save_file(weights, directory / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"layers\.1\..*norm.*1 of these 2 norms"):
+        TorchEngine(directory)
+
+
 def test_a_tokenizer_larger_than_the_vocabulary(model_dir: Any, tmp_path: Path) -> None:
     directory = broken(model_dir("llama"), tmp_path / "m", vocab_size=200)
     weights = load_file(directory / "model.safetensors")

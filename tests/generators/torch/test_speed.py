@@ -59,6 +59,17 @@ def test_engines_take_the_threads_that_were_the_fastest(quick: None, monkeypatch
     assert TorchEngine("tiny-0.1m").threads == 1  # the user's word
 
 
+def test_why_steps_are_not_compiled_is_told(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(build, "extension", lambda: None)
+    for reason in (None, "install g++"):
+        monkeypatch.setattr(build, "build", lambda reason=reason: reason)
+        speed.measure("tiny-0.1m", heard.append)
+    assert [told for told in heard if "install" in told] == [
+        "torch's own steps, for there are no compiled ones: install g++"
+    ]
+
+
 def test_what_was_remembered_elsewhere_is_not_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads.remember("a", 3)
     assert threads.recall("a") == 3

@@ -142,16 +142,18 @@ class KVStore:
         """A tail is frozen when it has outgrown the last region."""
         return tokens // self._regions.capacity * self._regions.capacity
 
-    def _take(self, rows: Ints) -> None:
+    def _take(self, rows: Ints, counts: Ints) -> None:
         """Let rows with nothing in their tails take their chains there, where they alone read them.
 
-        Elsewhere than on a CPU, long ones too, once there are many: each would be read by a product of its own.
+        A tail that takes a chain has room for `counts` [n] more tokens too: those that come now. Elsewhere than on a
+        CPU, rows take long chains too, once there are many: each would be read by a product of its own.
         """
-        chains, most = self._chains, self._regions.capacity // 2
+        chains, capacity = self._chains, self._regions.capacity
         on_cpu = self._layout.device.type == "cpu"
         readers = None if on_cpu or not len(rows) else chains.readers(rows)
-        for row in rows.tolist():
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             kept: tuple[KVSegment, ...] = ()
+            most = min(capacity // 2, capacity - count)
             taken = chains.alone(row, most)
             if not taken and readers is not None:
                 kept, taken = chains.own_end(row, most, readers)
@@ -162,7 +164,7 @@ class KVStore:
                 length = sum(map(len, taken))
                 chains.leave(np.array([row]))
                 chains.open(np.array([row]), kept)
-                self._regions.settle(np.array([row]), np.array([length + 1]))
+                self._regions.settle(np.array([row]), np.array([length + count]))
                 self._regions.prepend(row, [segment.kv for segment in taken])
                 self._taken[row] = taken
 
@@ -287,7 +289,8 @@ class KVStore:
                 self._put_back(row)
             if regions.length[row] + counts[i] > regions.capacity:
                 self._freeze(row)
-        self._take(rows[(rows < self._decoding) & (regions.length[rows] == 0)])
+        empty = (rows < self._decoding) & (regions.length[rows] == 0)
+        self._take(rows[empty], counts[empty])
         if regions.settle(rows, regions.length[rows] + counts):
             self._forget()
 

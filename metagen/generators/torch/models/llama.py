@@ -330,24 +330,27 @@ def _read_layer(weights: Weights, i: int, c: LlamaConfig, quantization: str | No
     base = f"model.layers.{i}."
     attention, mlp = base + "self_attn.", base + "mlp."
     sizes = {"q": c.heads * c.head_dim, "k": c.kv_heads * c.head_dim, "v": c.kv_heads * c.head_dim}
-    parts, biases, norms = [], [], []
+    parts, biases = [], []
     for name, size in sizes.items():
         weight = weights.take(f"{attention}{name}_proj.weight", size, c.width)
         bias = weights.maybe(f"{attention}{name}_proj.bias", size)
-        norm = weights.maybe(f"{attention}{name}_norm.weight", c.head_dim)
         if name != "v":
             weight = _side_by_side(weight, c.head_dim)
             bias = bias if bias is None else _side_by_side(bias, c.head_dim)
-            norm = norm if norm is None else _side_by_side(norm, c.head_dim)
         parts.append(weight)
         biases.append(bias)
-        if norm is not None:
-            norms.append(norm.expand(size // c.head_dim, -1))
+
+    def norm(name: str, heads: int) -> Tensor | None:
+        """Of queries or keys: a line for each of their heads."""
+        found = weights.maybe(f"{attention}{name}_norm.weight", c.head_dim)
+        return None if found is None else _side_by_side(found, c.head_dim).expand(heads, -1)
 
     def mapped(names: str, parts: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Linear:
         """Projections that are one matrix here; a matrix alone stays as it was read."""
         weight = parts[0] if len(parts) == 1 else torch.cat(list(parts))
-        return linear(f"{names}.weight", weight, _all_or_none(biases, f"{names}.bias"), quantization)
+        return linear(
+            f"{names}.weight", weight, _all_or_none("biases", biases, f"{names}.bias"), quantization
+        )
 
     def alone(name: str, rows: int, columns: int) -> Linear:
         return mapped(
@@ -360,7 +363,9 @@ def _read_layer(weights: Weights, i: int, c: LlamaConfig, quantization: str | No
     return Layer(
         norm=weights.take(base + "input_layernorm.weight", c.width),
         qkv=mapped(f"{attention}{{q,k,v}}_proj", parts, biases),
-        qk_norm=torch.cat(norms) if norms else None,
+        qk_norm=_all_or_none(
+            "norms", [norm("q", c.heads), norm("k", c.kv_heads)], f"{attention}{{q,k}}_norm.weight"
+        ),
         out=alone(attention + "o_proj", c.width, sizes["q"]),
         mlp_norm=weights.take(base + "post_attention_layernorm.weight", c.width),
         up=mapped(
@@ -372,12 +377,12 @@ def _read_layer(weights: Weights, i: int, c: LlamaConfig, quantization: str | No
     )
 
 
-def _all_or_none(biases: Sequence[Tensor | None], names: str) -> Tensor | None:
-    """Biases of projections that are one matrix here."""
-    found = [bias for bias in biases if bias is not None]
-    if found and len(found) < len(biases):
+def _all_or_none(kind: str, parts: Sequence[Tensor | None], names: str) -> Tensor | None:
+    """Biases of projections that are one matrix here, or the norms of queries and keys: one tensor of them."""
+    found = [part for part in parts if part is not None]
+    if found and len(found) < len(parts):
         raise ModelError(
-            f"{names}: {len(found)} of these {len(biases)} biases are in the weights; "
+            f"{names}: {len(found)} of these {len(parts)} {kind} are in the weights; "
             "a model of this kind has all of them or none: check that the file is complete"
         )
     return torch.cat(found) if found else None

@@ -218,6 +218,15 @@ def test_passes_are_saved() -> None:
     assert after.stats.generated == sum(sample.computed or 0 for sample in samples)
 
 
+def test_a_draft_nearly_as_long_as_a_tail(steps: str) -> None:
+    prompt, params = "Q: " + "12 + 7 = ? " * 9, SamplingParams(temperature=0.0, stop=("\n",))
+    found = []
+    for draft in (None, Draft("tiny-0.1m", 200)):
+        with TorchEngine("tiny-2m", threads=1, max_batch=4, draft=draft) as engine:
+            found.append(texts(ask(engine, prompt, params, range(1), 300)))
+    assert found[0] == found[1]
+
+
 def test_log_probabilities_are_the_targets() -> None:
     params = SamplingParams(logprobs=True, temperature=0.9, top_p=0.95)
     with TorchEngine("tiny-0.5m", threads=1, max_batch=16, draft=Draft("tiny-0.1m")) as engine:
