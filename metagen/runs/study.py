@@ -121,14 +121,16 @@ def collect_results(directory: StudyDirectory, study: Study, phase: Phase | None
 
 def results(directory: StudyDirectory, study: Study, phase: Phase | None = None) -> StudyResult:
     """The results as they were collected, if they were from these runs by this code; otherwise collected anew."""
-    parts = tuple(plan.parts(study, tune.frozen(study, tune.read(directory, study))))
+    chosen = tune.read(directory, study)
+    frozen = tune.frozen(study, chosen)
+    parts = tuple(plan.parts(study, frozen))
     with suppress(OSError, ValueError, KeyError, InputError):
         known = json.loads((directory.root / COLLECTED).read_text(encoding="utf-8"))
         if known["made_of"] == collect.digest_inputs(directory, study, parts):
             return StudyResult.load(directory.root)
     for part in parts:
         run = directory.role(part.role)
-        if run.experiment.exists() and not _same(run, part.experiment):
+        if run.experiment.exists() and chosen.keys() >= set(frozen) and not _same(run, part.experiment):
             raise InputError(
                 f"{str(run.root)!r} was run by another {STUDY} than the one beside it; {run.resume_hint}, or put the "
                 f"old {STUDY} back"

@@ -82,7 +82,13 @@ class Growing:
         noted = self._directory.state()
         assert self._work is not None
         state = self._work.state(noted.status)
-        return replace(state, samples=self.delivered, seconds=noted.seconds, failures=noted.failures)
+        return replace(
+            state,
+            problems=noted.problems,
+            samples=self.delivered,
+            seconds=noted.seconds,
+            failures=noted.failures,
+        )
 
     def advance(self, until: float) -> Iterator[RunDirectory]:
         """Replay what the journal has more of, bit by bit to `until` by the monotonic clock; at least one bit.

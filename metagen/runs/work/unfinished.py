@@ -42,7 +42,15 @@ def tables(directory: RunDirectory, problem: str | None = None) -> Iterator[tupl
         if not work.delivered:
             raise nothing_yet(directory, problem)
         # Failures are those that the run itself noted, not that of parts which are still to come.
-        yield found, replace(work.state(state.status), seconds=state.seconds, failures=state.failures)
+        yield (
+            found,
+            replace(
+                work.state(state.status),
+                problems=state.problems,
+                seconds=state.seconds,
+                failures=state.failures,
+            ),
+        )
 
 
 def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) -> Work:
