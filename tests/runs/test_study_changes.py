@@ -103,7 +103,9 @@ def test_a_study_file_of_which_no_run_was_made_is_not_reported(study_file: Write
     with pytest.raises(KeyboardInterrupt):
         studies.run(schema.load(file, sets=["grid.n=[1, 4]"]), root, begins=stop)
     for ask in (report.again, lambda one: found.find(one.root)):
-        with pytest.raises(InputError, match=r"run by another study.yaml .*; go on with: metagen resume .*study, or"):
+        with pytest.raises(
+            InputError, match=r"run by another study.yaml .*; go on with: metagen resume .*study, or"
+        ):
             ask(directory)
     directory.study.write_text(old)
     assert report.again(directory)[0].curve("small", "majority").ns.tolist() == [1, 2]
