@@ -40,7 +40,7 @@ from metagen import (
 )
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
-from metagen.errors import BudgetExhausted, InputError, MetagenError, PluginError
+from metagen.errors import BudgetExhausted, DataError, InputError, MetagenError, PluginError
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest
 from metagen.generators.primitive import EngineGenerator, Primitive
 from metagen.sequence import Until
@@ -541,3 +541,10 @@ def test_an_oracle_marks_whatever_it_is_in_however_deep() -> None:
         assert MajorityVote(inner, 2, answer=RULE).solve("Q").oracle is knows
         assert metagen.Chain({"a": metagen.Ask(inner, "x")}).oracle is knows
         assert MixtureOfAgents([[WRITER, inner]], WRITER).oracle is knows
+
+
+@pytest.mark.parametrize("level", [-1, 2**31, 2.5, "3"])
+def test_a_level_of_a_problem(level: Any) -> None:
+    with pytest.raises(DataError, match=r"problem 'p': level=.*expected an integer from 0 to 2,147,483,647"):
+        Problem(Prompt("p", text="Q"), "1", level)
+    assert Problem(Prompt("p", text="Q"), "1", np.int64(3)).level == 3  # type: ignore[arg-type]  # as tables give it

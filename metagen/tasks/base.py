@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Final
 
 from metagen.border import Part, one_each, promises
@@ -26,9 +27,10 @@ class Problem:
     level: int | None = None
 
     def __post_init__(self) -> None:
-        if self.level is not None and not 0 <= self.level <= LARGEST:
+        level: Any = self.level
+        if level is not None and not (isinstance(level, Integral) and 0 <= level <= LARGEST):
             raise DataError(
-                f"problem {self.prompt.problem_id!r}: level={self.level!r}; expected an integer from 0 to {LARGEST:,}"
+                f"problem {self.prompt.problem_id!r}: level={level!r}; expected an integer from 0 to {LARGEST:,}"
             )
 
     @property
