@@ -28,7 +28,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         level: Any = self.level
-        if level is not None and not (isinstance(level, Integral) and 0 <= level <= LARGEST):
+        if level is not None and not (isinstance(level, Integral) and 0 <= int(level) <= LARGEST):
             raise DataError(
                 f"problem {self.prompt.problem_id!r}: level={level!r}; expected an integer from 0 to {LARGEST:,}"
             )
