@@ -143,3 +143,9 @@ def test_a_flat_vocabulary_is_cut_by_number() -> None:
     params = RowParams.of([SamplingParams(top_p=0.25)] * 2)
     found = sampling.draw(torch.zeros(2, 40_000), np.array([0.0, 0.999999]), params)
     assert found.tokens.tolist() == [0, 9_999]
+
+
+def test_min_p_of_one_keeps_all_that_are_best_whatever_top_p_left_below_them() -> None:
+    params = RowParams.of([SamplingParams(top_p=0.95, min_p=1.0)] * 2)
+    found = sampling.draw(torch.tensor([[1.0, 3.0, 3.0]] * 2), np.array([0.1, 0.9]), params)
+    assert found.tokens.tolist() == [1, 2]
