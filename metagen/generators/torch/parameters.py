@@ -62,7 +62,7 @@ _SHAPING: Final = ("temperature", *(next(iter(columns(name))) for name in CUTS))
 _REMEMBERING: Final = frozenset(
     column for name in ORDER[: ORDER.index("grammar")] for column in columns(name)
 )
-#: What compiled draws know beside temperatures, in the order in which they cut.
+#: Columns of the cuts that compiled draws make, in their order.
 _COMPILED: Final = ("top_k", "drop", "min_p")
 _NOTHING: Final = Words()
 _CPU: Final = torch.device("cpu")
