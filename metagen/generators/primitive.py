@@ -31,6 +31,7 @@ from metagen.generators.engine import (
 )
 from metagen.generators.heard import Told, has_begun
 from metagen.generators.spoken import Part, Spoken, undivided
+from metagen.generators.tool_calls import tool_bytes
 from metagen.generators.watch import watch_answer
 from metagen.journal import Row
 from metagen.logs import logger
@@ -419,7 +420,7 @@ class EngineGenerator(Primitive):
     def at_most(self, prefix: Sequence, n: int, tokens: int) -> Usage:
         """What one request for n samples may cost physically: no cache of the engine's is relied on."""
         ids = self.engine.render(prefix)
-        total = _bytes(prefix) if ids is None else len(ids)
+        total = most_tokens(prefix) if ids is None else len(ids)
         rows = 1 if self.params.search is None else self.params.search.rows
         return dataclasses.replace(self._usage(total, 0, max(n, rows) * tokens), calls=n)
 
@@ -505,7 +506,7 @@ class EngineGenerator(Primitive):
         assert tokens is not None
         ids = self.engine.render(prefix)
         if ids is None:
-            total, known = _bytes(prefix), 0
+            total, known = most_tokens(prefix), 0
         else:
             total, known = len(ids), scope.prefixes(self.engine.fingerprint).count_known(ids)
         if self.params.search is not None:
@@ -542,9 +543,9 @@ class EngineGenerator(Primitive):
                 cache.note((*head, *ids)[: len(head) + max(count, 0)])
 
 
-def _bytes(prefix: Sequence) -> int:
-    """Tokens of a prefix at most: each holds at least one byte; templates add a few per message."""
-    return len(letters(prefix)) + 16 * (1 + len(prefix.prompt.messages))
+def most_tokens(prefix: Sequence) -> int:
+    """Tokens of a prefix and its tools at most: each holds at least one byte; templates add a few per message."""
+    return len(letters(prefix)) + tool_bytes(prefix.prompt) + 16 * (1 + len(prefix.prompt.messages))
 
 
 def letters(prefix: Sequence) -> bytes:

@@ -26,6 +26,12 @@ def tools_of(prompt: Prompt) -> list[Any] | None:
     return found if isinstance(found, list) and found else None
 
 
+def tool_bytes(prompt: Prompt) -> int:
+    """Bytes of the tools that a prompt tells of, as JSON; 0 if there are none."""
+    tools = tools_of(prompt)
+    return 0 if tools is None else len(json.dumps(tools, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
 def write_calls(calls: Iterable[Mapping[str, Any]]) -> str:
     """Calls in the form of the OpenAI API, as text. A call that cannot be read is left out."""
     texts = []
@@ -90,7 +96,7 @@ def _arguments(given: Any) -> Any:
     if isinstance(given, str):
         try:
             return json.loads(given)
-        except ValueError:
+        except (ValueError, RecursionError):
             return given
     return {} if given is None else given
 
@@ -101,7 +107,7 @@ def _items(text: str) -> list[str]:
         return [text] if text.startswith("{") else []
     try:
         return [json.dumps(part) for part in json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
 
 
@@ -109,7 +115,7 @@ def _parse(text: str) -> tuple[str, Any] | None:
     """Name and arguments of a call; None for what is no call."""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         return None

@@ -11,8 +11,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from metagen.generators.openai.stream import is_stream, join_stream
 from metagen.generators.tool_calls import write_calls
 
+#: TGI's word for an end by a stop string, which it leaves in the text.
+STOPPED = "stop_sequence"
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
+#: What some servers call them: Hugging Face's TGI, Mistral, gateways to Anthropic, Gemini (behind a colon: why).
+OTHERS = {
+    STOPPED: "stop", "eos_token": "eos", "model_length": "length", "end_turn": "eos", "max_tokens": "length",
+    "tool_use": "tool_calls", "refusal": "content_filter", "function_call_filter": "content_filter",
+}  # fmt: skip
 
 #: Bytes of a token, at most. The longest of vocabularies in use are runs of 128 spaces.
 LONGEST = 256
@@ -110,8 +117,14 @@ class _Logprobs(_Read):
     """In the form of chats (content), or of completions (the others)."""
 
     content: list[_Position] | None = None
+    refusal: list[_Position] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
+
+    @property
+    def positions(self) -> list[_Position] | None:
+        """Of a chat: of the answer, or of the refusal in its place."""
+        return self.refusal if self.content is None else self.content
 
 
 class Choice(_Read):
@@ -133,6 +146,11 @@ class Choice(_Read):
         return (self.text or "") if self.message is None else self.message.full_text
 
     @property
+    def declined(self) -> bool:
+        """Whether it is a refusal, told in a field of its own."""
+        return self.message is not None and self.message.declined
+
+    @property
     def thought(self) -> str | None:
         """What was thought before that, where the server tells it apart."""
         return None if self.message is None else self.message.thought
@@ -146,9 +164,9 @@ class Choice(_Read):
 
     @property
     def finish(self) -> str:
-        """Why it ended."""
-        assert self.finish_reason is not None
-        return self.finish_reason
+        """Why it ended, in OpenAI's words where there is one."""
+        reason = (self.finish_reason or "").partition(":")[0]
+        return OTHERS.get(reason, reason)
 
     def find_stop(self, field: str | None) -> int | str | None:
         """The stop that ended it, as the server tells it in a field of its own."""
@@ -161,7 +179,8 @@ class Choice(_Read):
         given = self.logprobs
         if given is None:
             return None
-        values = [p.logprob for p in given.content] if given.content is not None else given.token_logprobs
+        places = given.positions
+        values = [p.logprob for p in places] if places is not None else given.token_logprobs
         return None if values is None or None in values else [float(v) for v in values if v is not None]
 
     def most_probable(self) -> list[list[tuple[str, float]]] | None:
@@ -169,8 +188,8 @@ class Choice(_Read):
         given = self.logprobs
         if given is None:
             return None
-        if given.content is not None:
-            return [[(c.token, c.logprob) for c in p.top_logprobs or ()] for p in given.content]
+        if given.positions is not None:
+            return [[(c.token, c.logprob) for c in p.top_logprobs or ()] for p in given.positions]
         if given.top_logprobs is None:
             return None
         return [list((place or {}).items()) for place in given.top_logprobs]
@@ -199,8 +218,8 @@ class Answer(_Read):
             raise Malformed(f"its answer of {len(content)} bytes is not as expected ({what})") from None
         if not 1 <= len(answer.choices) <= n:
             raise Malformed(f"it gave {len(answer.choices)} choices where {n} were asked for")
-        if any(c.finish_reason not in ENDED for c in answer.choices):
-            raise Malformed("a choice ended by no finish_reason that there is")
+        if other := [c.finish_reason for c in answer.choices if c.finish not in ENDED]:
+            raise Malformed(f"a choice ended by the finish_reason {other[0]!r}, which is no end")
         indices = sorted(c.index for c in answer.choices if c.index is not None)
         if indices and indices != list(range(len(answer.choices))):
             raise Malformed(
@@ -222,19 +241,16 @@ class Answer(_Read):
         prompt, bad = _count(usage.prompt_tokens, 1, most_prompt)
         wrong += bad
         least = sum(choice.least for choice in self.choices)
-        new, bad = _count(usage.completion_tokens, least, most_new)
+        thought = _thinking(usage)
+        written = usage.completion_tokens
+        if beside := _beside(usage, thought):
+            written, thought = written + beside, thought or None
+        new, bad = _count(written, least, most_new)
         wrong += bad
         if self.timings is not None and len(self.choices) > 1 and new is not None:
             new, wrong = None, wrong + 1
-        if new is not None and (thought := _thinking(usage)) is not None:
-            if _apart(usage, thought):
-                # Some servers count thoughts beside the answer, and say so by their total.
-                new, bad = _count(new + thought, least, most_new)
-                wrong += bad
-            thought, bad = _count(thought, 0, most_new if new is None else new)
-            wrong += bad
-        else:
-            thought = None
+        thought, bad = (None, 0) if new is None else _count(thought, 0, new)
+        wrong += bad
         details = usage.prompt_tokens_details
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
         cached, bad = _count(cached, 0, most_prompt if prompt is None else prompt)
@@ -258,7 +274,7 @@ class Counts:
 def _parse_stream(content: bytes) -> dict[str, Any]:
     try:
         return join_stream(content)
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, AttributeError, TypeError, LookupError, RecursionError) as error:
         raise Malformed(
             f"its stream of {len(content)} bytes is not as expected ({type(error).__name__})"
         ) from None
@@ -271,12 +287,15 @@ def _thinking(usage: _Usage) -> int | None:
     return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
 
 
-def _apart(usage: _Usage, thought: int) -> bool:
-    """Whether completion_tokens leave the thought out: the total then holds it besides."""
+def _beside(usage: _Usage, thought: int | None) -> int:
+    """Tokens that the total has beside prompt and completion: some servers count thoughts there, and Gemini's tells
+    nowhere else that there are any. 0 where the total is none of this kind.
+    """
     counts = (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
-    if not thought or not all(isinstance(count, int) for count in counts):
-        return False
-    return bool(usage.total_tokens == usage.prompt_tokens + usage.completion_tokens + thought)
+    if not all(isinstance(count, int) and not isinstance(count, bool) for count in counts):
+        return 0
+    more = int(usage.total_tokens - usage.prompt_tokens - usage.completion_tokens)
+    return more if more > 0 and thought in (None, 0, more) else 0
 
 
 def _count(value: Any, least: int, most: int) -> tuple[int | None, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.generators.declared import refuse_together
+from metagen.generators.declared import refuse_masked, refuse_together
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import GenerateRequest, SamplingParams
 from metagen.generators.openai.dialects import DIALECTS, Dialect, DialectName
@@ -86,6 +86,8 @@ class Wording:
             _check_bias(key, value)
         if params.grammar is not None:
             self._grammar(params.grammar)
+            if self.dialect.name == "vllm":
+                refuse_masked(params)
 
     def body(
         self, request: GenerateRequest, ids: tuple[int, ...] | None, seed: int, n: int

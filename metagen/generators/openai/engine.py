@@ -44,7 +44,7 @@ from metagen.generators.openai.samples import Reader
 from metagen.generators.openai.stream import Following
 from metagen.generators.openai.transport import Ask, Refused, Transport, library
 from metagen.generators.openai.vocabulary import Vocabulary
-from metagen.generators.primitive import EngineGenerator, letters
+from metagen.generators.primitive import EngineGenerator, letters, most_tokens
 from metagen.generators.turns import Kind
 from metagen.logs import logger
 from metagen.sequence import Sequence, digest
@@ -361,9 +361,7 @@ class OpenAIEngine:
             samples = [reader.sample(choice, *own) for choice in answer.choices_in_order]
             self._count_unknown(request, samples)
             self.stats.extra["filtered"] += sum(c.finish == "content_filter" for c in answer.choices)
-            self.stats.extra["declined"] += sum(
-                c.message is not None and c.message.declined for c in answer.choices
-            )
+            self.stats.extra["declined"] += sum(c.declined for c in answer.choices)
             return counts, samples
 
         body = partial(self._wording.body, request, ids, request.seeds[group[0]], n)
@@ -419,7 +417,7 @@ class OpenAIEngine:
         """Tokens that a prefix can have at most: each holds a byte; templates add to messages."""
         if self._wording.api == "completions":
             return len(ids) if ids is not None else len(letters(prefix)) + 16
-        return len(letters(prefix)) + 16 * (1 + len(prefix.prompt.messages)) + HIDDEN
+        return most_tokens(prefix) + HIDDEN
 
     def _count(self, counts: Counts, samples: list[Sample]) -> None:
         stats = self.stats
@@ -459,7 +457,7 @@ class OpenAIEngine:
         try:
             return await self._loop.run(self._evaluate_all(readings, parts))
         except InputError:
-            if len(requests) == 1:  # of several, others may have been read
+            if not readings.answered:
                 whole.free()
             raise
 
@@ -490,8 +488,9 @@ class OpenAIEngine:
             why = str(refusal)
         # What it refuses one by one too is refused for another reason, which is the error.
         found = await self._read(readings, group[:1])
+        found += await _together(self._read(readings, [prompt]) for prompt in group[1:])
         self._takes_one(why)
-        return found + await _together(self._read(readings, [prompt]) for prompt in group[1:])
+        return found
 
     async def _read(self, readings: Readings, group: list[Prompt]) -> list[tuple[Values, Counts]]:
         """What each prompt of a group says, by one request."""
@@ -509,7 +508,14 @@ class OpenAIEngine:
         kind: Kind = "labels" if group[0].part.labels is not None else "plain"
         begin = rereading(tokens / max(1, readings.whole))
         ask = Ask("completions", partial(readings.body, group), read, lambda _: None, kind, begin)
-        values, counts = await self._transport.ask(ask)
+        try:
+            values, counts = await self._transport.ask(ask)
+        except InputError:
+            raise  # refused: nothing was read
+        except BaseException:
+            readings.answered = True
+            raise
+        readings.answered = True
         self._tells_cached = counts.cached is not None
         if n > 1:  # how many of them read their prompts from a cache, nobody says
             counts = replace(counts, cached=None)

@@ -36,6 +36,8 @@ class Readings:
         self._wording, self._vocabulary, self._shown = wording, vocabulary, shown
         #: Tokens of all that is read, once that is known.
         self.whole = 0
+        #: Whether the server has answered any of it, or was cut off, when it may have read it: that is paid for.
+        self.answered = False
 
     @property
     def possible(self) -> bool:

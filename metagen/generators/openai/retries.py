@@ -24,8 +24,10 @@ TRANSIENT: Final = frozenset({408, 409, 425, 429})
 LASTING: Final = frozenset({501, 505})
 #: Statuses that say: too much at a time.
 BUSY: Final = frozenset({429, 503, 529})
-#: The code of an error that looks like one of them, and never passes: there is no money left.
-QUOTA: Final = "insufficient_quota"
+#: Codes and types of errors that look like one of them, and never pass: there is no money left.
+QUOTA: Final = frozenset({"insufficient_quota", "exceeded_current_quota_error"})
+#: The status that says so by itself, unless it names a time to come back at.
+UNPAID: Final = 402
 #: A server may ask for so many seconds of peace; longer ones are cut to this.
 LONGEST_PAUSE: Final = 120.0
 #: Seconds between attempts: up to the first, doubled with each failure, up to the second.

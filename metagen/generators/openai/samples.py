@@ -11,7 +11,7 @@ from metagen.errors import UnsupportedError
 from metagen.generators.confidence import confidence
 from metagen.generators.continuation import BROKEN, CONTEXT, Continuation
 from metagen.generators.engine import GenerateRequest, Sample
-from metagen.generators.openai.answer import Choice, Malformed
+from metagen.generators.openai.answer import STOPPED, Choice, Malformed
 from metagen.generators.openai.body import limit, stop_texts
 from metagen.generators.openai.dialects import Dialect
 from metagen.generators.openai.vocabulary import Vocabulary
@@ -159,6 +159,11 @@ class Reader:
         """The text up to its end, why it ended, and where a step ends in it."""
         params, until = self._request.params, self._request.until
         by = choice.find_stop(self._dialect.reason)
+        if choice.finish_reason == STOPPED:
+            longest = max((stop for stop in params.stop if text.endswith(stop)), key=len, default="")
+            return text.removesuffix(longest), "stop", None
+        if choice.finish == "eos":
+            return text, "eos", None
         if self._dialect.reason is None:
             # The server says no more than that it stopped.
             return text, "stop" if params.stop or params.stop_token_ids else "eos", None
@@ -171,7 +176,8 @@ class Reader:
         if isinstance(until, Step) and by == until.delimiter:
             whole = text if text.endswith(by) else text + by
             return whole, None, len(whole)
-        raise Malformed("it stopped at a text that was not asked for")
+        # Of the server's own, or of extra_body.
+        return text, "stop", None
 
     def _encode(self, text: str) -> tuple[int, ...] | None:
         """Ids that write the text behind the prefix; None where there are none, or they would write another."""
@@ -187,6 +193,8 @@ class Reader:
         if not (params.logprobs or params.top_logprobs):
             return None, None
         logprobs = choice.token_logprobs()
+        if logprobs is None and (choice.finish == "content_filter" or choice.declined):
+            return None, None
         if logprobs is None or not all(map(_possible, logprobs)):
             raise Malformed("it gave no log-probabilities, or some that cannot be, where they were asked for")
         logprobs = [min(value, 0.0) for value in logprobs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,25 @@ from typing import Any
 CALLS = 128
 #: Ends of lines in server-sent events. A text in JSON may hold others, such as U+2028.
 _LINES = re.compile(r"\r\n|\n|\r")
+
+
+def error_in(content: bytes) -> dict[str, Any] | None:
+    """The error that an answer tells in place of choices, or of one: some servers do under status 200."""
+    texts: list[bytes | str] = [content]
+    if is_stream(content):
+        lines = _LINES.split(content.decode("utf-8", "replace"))
+        texts = [one.removeprefix("data:") for one in lines if "error" in one]
+    for text in texts:
+        with contextlib.suppress(ValueError, RecursionError):
+            told = json.loads(text)
+            choices = told.get("choices") if isinstance(told, dict) else None
+            for place in (told, *(choices if isinstance(choices, list) else ())):
+                error = place.get("error") if isinstance(place, dict) else None
+                if isinstance(error, dict):
+                    return error
+                if isinstance(error, str) and error:
+                    return {"message": error}
+    return None
 
 
 def is_stream(content: bytes) -> bool:
@@ -33,7 +53,8 @@ def join_stream(content: bytes) -> dict[str, Any]:
         chunk = json.loads(data)
         if not isinstance(chunk, dict) or chunk.get("error"):
             raise ValueError("an error within the stream")
-        answer["usage"] = chunk.get("usage") or answer.get("usage")
+        for name in ("usage", "timings"):
+            answer[name] = chunk.get(name) or answer.get(name)
         for part in chunk.get("choices") or ():
             index = part.get("index") or 0
             choice = choices.setdefault(index, {"index": index})
@@ -81,12 +102,19 @@ def _as_parts(content: str | list[Any]) -> list[Any]:
 
 
 def _add_calls(whole: list[dict[str, Any]], parts: list[dict[str, Any]]) -> None:
-    """Parts of calls of tools, each with the number of its call."""
+    """Parts of calls of tools, each with the number of its call. Another id with a name begins another call: some
+    servers number all of them 0.
+    """
     for part in parts:
-        number = part.get("index") or 0
-        while len(whole) <= number and number < CALLS:
-            whole.append({})
-        _add(whole[number], part)
+        number, name = part.get("index") or 0, part.get("id")
+        call = next((one for one in reversed(whole) if one["index"] == number), None)
+        function = part.get("function")
+        named = isinstance(function, dict) and function.get("name")
+        if call is None or (named and name and call.get("id") and call["id"] != name):
+            if len(whole) == CALLS:
+                raise ValueError(f"more than {CALLS} calls of tools")
+            whole.append(call := {"index": number})
+        _add(call, part)
 
 
 def _add(whole: dict[str, Any], part: dict[str, Any]) -> None:

@@ -30,12 +30,14 @@ from metagen.generators.openai.retries import (
     LASTING,
     QUOTA,
     TRANSIENT,
+    UNPAID,
     Backoff,
     Failed,
     Patience,
     Spent,
     pause_of,
 )
+from metagen.generators.openai.stream import error_in
 from metagen.generators.turns import Kind, Turns
 from metagen.logs import logger
 
@@ -161,7 +163,7 @@ class Transport:
                 try:
                     answer = asked.read(content)
                 except Malformed as error:
-                    failed = Failed(self._key.hide(str(error)), "invalid", billed=True)
+                    failed = self._told(content) or Failed(self._quote(str(error)), "invalid", billed=True)
                 else:
                     self.limiter.note_answer(began, time.monotonic(), asked.size(answer), self._gate.running)
                     return answer
@@ -227,15 +229,38 @@ class Transport:
             words += f": {self._quote(text)}" if text.strip() else ""
         if "html" in response.headers.get("content-type", ""):
             words = f"it answered {status} {_phrase(status)} with a page for people"
-        empty = _code(text) == QUOTA
-        busy = status in BUSY and not empty
+        pause = pause_of(response.headers)
+        empty = not _codes(_error(text)).isdisjoint(QUOTA) or (status == UNPAID and pause is None)
+        busy = status in (*BUSY, UNPAID) and not empty
         return Failed(
             words,
             "busy" if busy else "status",
-            transient=not empty and status not in LASTING and (status in TRANSIENT or status >= 500),
+            transient=not empty and status not in LASTING and (busy or status in TRANSIENT or status >= 500),
             busy=busy,
-            pause=pause_of(response.headers),
+            pause=pause,
             billed=status >= 500 and status not in LASTING and not busy,
+            status=status,
+        )
+
+    def _told(self, content: bytes) -> Failed | None:
+        """What an answer under a good status says went wrong; None if it is another that is no answer."""
+        if (error := error_in(content)) is None:
+            return None
+        code = str(error.get("code"))
+        # Others are no statuses: those of gRPC, or words.
+        status = int(code) if re.fullmatch(r"[45]\d\d", code, re.ASCII) else None
+        if not _codes(error).isdisjoint(QUOTA):
+            status = UNPAID
+        busy = status in BUSY
+        words = "it answered an error under a good status"
+        if status not in (401, 403):  # which may quote the key, in part
+            words += f": {self._quote(str(error.get('message') or error))}"
+        return Failed(
+            words,
+            "busy" if busy else "invalid",
+            transient=status is None or status in TRANSIENT or (status >= 500 and status not in LASTING),
+            busy=busy,
+            billed=True,
             status=status,
         )
 
@@ -280,7 +305,7 @@ class Transport:
                 f"{where}; the key in the environment variable {self._key.variable} was sent; set it to a key that "
                 "this server accepts for this model"
             )
-        if status in BUSY:
+        if status in (*BUSY, UNPAID):
             return SetupError(
                 f"{where}; the account of the key has nothing left to spend: add to it, or name the key of another one "
                 "by api_key_env"
@@ -341,13 +366,17 @@ def _proxy(base_url: str) -> str | None:
     return proxy
 
 
-def _code(text: str) -> str | None:
-    """The code of an error, as the body of a refusal tells it."""
+def _error(text: str) -> Any:
+    """What the body of a refusal says of its error."""
     try:
-        error = json.loads(text)["error"]
-        return str(error["code"])
+        return json.loads(text)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _codes(error: Any) -> set[str]:
+    """The words by which programs know an error."""
+    return {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
 
 
 def _late(seconds: float) -> Failed:

@@ -161,6 +161,18 @@ def answer(*choices: dict[str, Any], prompt: Any = 5, new: Any = 3, **usage: Any
     return {"id": "x", "object": "text_completion", "choices": numbered, "usage": counts}
 
 
+def stream(*chunks: dict[str, Any], end: bool = True) -> Reply:
+    """A response in server-sent events."""
+    events = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks] + (["data: [DONE]\n\n"] if end else [])
+    head = ": keep-alive\n\n"
+    return Reply(body=(head + "".join(events)).encode(), headers={"content-type": "text/event-stream"})
+
+
+def delta(finish: str | None = None, index: int = 0, **fields: Any) -> dict[str, Any]:
+    """A chunk of a streamed chat."""
+    return {"choices": [{"index": index, "delta": fields, "finish_reason": finish}]}
+
+
 def always(reply: Reply) -> Handler:
     async def handler(asked: Asked) -> Reply:
         return reply

@@ -24,7 +24,19 @@ from metagen.strategies.sequential.budget_forcing import BudgetForcing, Thinking
 from metagen.testing import run
 from metagen.testing.generators import CountingJournal
 from metagen.verifiers.with_thought import WithThought
-from tests.generators.openai.serving import KEY, Asked, Handler, Reply, Server, always, answer, in_turn, said
+from tests.generators.openai.serving import (
+    KEY,
+    Asked,
+    Handler,
+    Reply,
+    Server,
+    always,
+    answer,
+    delta,
+    in_turn,
+    said,
+    stream,
+)
 
 PROMPT = Prompt("p", text="What is 2 + 2?")
 THOUGHT = "2 + 2 is 4.\nAnswer: 5? No."
@@ -170,16 +182,6 @@ def test_answers_are_read_in_the_answer_alone() -> None:
 
 
 # -- streams ------------------------------------------------------------------------------------------------
-
-
-def stream(*chunks: dict[str, Any], end: bool = True) -> Reply:
-    events = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks] + (["data: [DONE]\n\n"] if end else [])
-    head = ": keep-alive\n\n"
-    return Reply(body=(head + "".join(events)).encode(), headers={"content-type": "text/event-stream"})
-
-
-def delta(finish: str | None = None, index: int = 0, **fields: Any) -> dict[str, Any]:
-    return {"choices": [{"index": index, "delta": fields, "finish_reason": finish}]}
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
