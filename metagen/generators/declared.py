@@ -102,6 +102,15 @@ class TorchDeclared:
             return self._constraints
 
 
+def refuse_masked(params: SamplingParams) -> None:
+    """UnsupportedError for log-probabilities under a grammar, which vLLM tells behind the grammar's mask."""
+    if params.grammar is not None and (params.logprobs or params.top_logprobs):
+        raise UnsupportedError(
+            f"{'logprobs' if params.logprobs else 'top_logprobs'} with a grammar: vLLM tells those behind the "
+            "grammar's mask, not the model's; leave one of them out, or use TorchEngine"
+        )
+
+
 class VLLMDeclared:
     """Of VLLMEngine: some adapters; `grammar` too, if the tokens are bytes, as vLLM matches grammars over no others."""
 
@@ -136,5 +145,6 @@ class VLLMDeclared:
                 "leave it out, or use TorchEngine"
             )
         refuse_together(params, "vLLM cuts")
+        refuse_masked(params)
         if (tokens := self._tokenizer) is not None:
             Words.of(params, tokens.encode, tokens.decode, tokens.vocab_size, tokens.eos)

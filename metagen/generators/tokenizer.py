@@ -74,7 +74,10 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self.fingerprint = hashlib.sha256(data).hexdigest()[:32]
-        top = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        # An added token beyond them, as Gemma 3 has one for images, is refused where a prompt holds it.
+        added = self._tokenizer.get_added_tokens_decoder()
+        known = self._tokenizer.get_vocab(with_added_tokens=True).values()
+        top = max((i for i in known if i not in added), default=-1)
         if top >= vocab_size:
             raise ModelError(
                 f"{path}: token id {top} is beyond the model's vocab_size={vocab_size}; "
@@ -115,16 +118,21 @@ class Tokenizer:
     def writes_bytes(self) -> bool:
         """Whether its tokens are bytes, as those of most models, and not characters or words."""
         try:
-            Constraints.of_json(self._tokenizer.to_str(), self.vocab_size, eos=self.eos)
+            Constraints.of_json(self._json(), self.vocab_size, eos=self.eos)
         except (ValueError, UnsupportedError):
             return False
         return True
 
+    def _json(self) -> str:
+        """Its tokenizer.json, without added tokens that the model gives no logits of."""
+        data = json.loads(self._tokenizer.to_str())
+        data["added_tokens"] = [one for one in data["added_tokens"] if one["id"] < self.vocab_size]
+        return json.dumps(data)
+
     def constraints(self) -> Constraints:
         """Grammars over this vocabulary."""
-        source = self._tokenizer.to_str()
         try:
-            return Constraints.of_json(source, self.vocab_size, eos=self.eos)
+            return Constraints.of_json(self._json(), self.vocab_size, eos=self.eos)
         except ValueError:
             # Its tokens are no bytes: they are what they decode to. What is no text by itself is never allowed.
             texts = self.decode_many([[i] for i in range(self.vocab_size)])
@@ -190,6 +198,11 @@ class Tokenizer:
                 "has no place for any; leave them out, or use a model whose template has"
             )
         turns = [{"role": m.role, "content": m.content} for m in messages]
+        begun = messages[-1].content
+        # Of a blank one the library would drop the white space of the header, too.
+        blank = partial and not begun.strip() and len(turns) > 1
+        if blank:
+            turns, partial = turns[:-1], False
         try:
             text = apply_template(
                 self._template,
@@ -206,8 +219,9 @@ class Tokenizer:
                 f"prompt {prompt.problem_id!r}: the chat template of {self.directory} refuses turns of "
                 f"{', '.join(m.role for m in messages)} ({error}); give it turns that it knows, such as a user's alone"
             ) from None
+        if blank:
+            return text + begun
         # The library drops the white space at the end of an open turn; a step's delimiter may be just that.
-        begun = messages[-1].content
         if partial and not text.endswith(begun) and text.endswith(begun.rstrip()):
             text += begun[len(begun.rstrip()) :]
         return text
@@ -235,6 +249,14 @@ class Tokenizer:
         return chat
 
     def _read_eos(self) -> frozenset[int]:
+        """The ends that the model's files tell, and the tokenizer's own: a fine-tune may have changed only that."""
+        path = self.directory / "tokenizer_config.json"
+        token = read_json(path).get("eos_token") if path.exists() else None
+        text = token.get("content") if isinstance(token, dict) else token
+        own = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
+        return self._told_eos() | (frozenset() if own is None or own >= self.vocab_size else {own})
+
+    def _told_eos(self) -> frozenset[int]:
         for name in ("generation_config.json", "config.json"):
             path = self.directory / name
             value = read_json(path).get("eos_token_id") if path.exists() else None
@@ -245,8 +267,4 @@ class Tokenizer:
                         f"{path}: eos_token_id={bad[0]!r}, expected an id below {self.vocab_size}"
                     )
                 return frozenset(ids)
-        path = self.directory / "tokenizer_config.json"
-        token = read_json(path).get("eos_token") if path.exists() else None
-        text = token.get("content") if isinstance(token, dict) else token
-        found = self._tokenizer.token_to_id(text) if isinstance(text, str) else None
-        return frozenset() if found is None else frozenset([found])
+        return frozenset()

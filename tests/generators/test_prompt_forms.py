@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from metagen.errors import PromptError, UnsupportedError
+from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.body import Wording
 from metagen.generators.openai.dialects import DIALECTS
 from metagen.generators.ray.messages import Facts
+from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.torch import TorchEngine
 from metagen.journal import MemoryJournal
 from metagen.sequence import Form, Message, Prompt, Sequence
@@ -163,3 +166,44 @@ def test_engines_say_by_what_they_read_turns(chat: TorchEngine, base: TorchEngin
     assert OpenAIEngine("m", base_url=url).chat == "api"
     assert OpenAIEngine("m", base_url=url, api="completions").chat is None
     assert OpenAIEngine("m", base_url=url, api="completions", tokenizer=place).chat == chat.chat
+
+
+TRIMMED = (
+    "{% for m in messages %}<|{{ m.role }}|>\n\n{{ m.content | trim }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("begun", ["", "\n", " so", "so\n"])
+def test_an_open_turn_keeps_its_header_and_its_white_space_under_a_template_that_trims(
+    begun: str, tmp_path: Path
+) -> None:
+    place = chat_model(tmp_path / "model")
+    (place / "chat_template.jinja").write_text(TRIMMED)
+    tokenizer = Tokenizer(place, 104)
+    turns = (Message("user", "hi"), Message("assistant", begun))
+    written = tokenizer._apply_template(Prompt("p", messages=turns))
+    assert written == f"<|user|>\n\nhi<|end|><|assistant|>\n\n{begun.lstrip(' ')}"
+
+
+def test_the_tokenizers_own_end_is_one_beside_those_that_the_model_tells(tmp_path: Path) -> None:
+    place = chat_model(tmp_path / "model")
+    before = Tokenizer(place, 104).eos
+    config = json.loads((place / "tokenizer_config.json").read_text())
+    (place / "tokenizer_config.json").write_text(json.dumps({**config, "eos_token": "S"}))
+    found = Tokenizer(place, 104)
+    assert found.eos == before | {found._tokenizer.token_to_id("S")} and len(found.eos) == len(before) + 1
+
+
+def test_an_added_token_beyond_the_models_logits_is_refused_where_a_prompt_holds_it(tmp_path: Path) -> None:
+    place = chat_model(tmp_path / "model")
+    data = json.loads((place / "tokenizer.json").read_text())
+    size = 104
+    beyond = {"id": size, "content": "<image>", "special": True}
+    same = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    data["added_tokens"] = [one for one in data["added_tokens"] if one["id"] < size] + [beyond | same]
+    (place / "tokenizer.json").write_text(json.dumps(data))
+    tokenizer = Tokenizer(place, size)
+    assert tokenizer.encode("<image>") == (size,)
+    matcher = tokenizer.constraints().matcher(Grammar.regex("[0-9]"), (), 4)
+    assert matcher is not None

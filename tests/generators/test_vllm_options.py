@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from metagen.generators.declared import VLLMDeclared
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EngineStats, EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.sources import resolve
+from metagen.generators.openai.body import Wording
 from metagen.generators.tokenizer import Tokenizer
 from metagen.generators.vllm import model, options, refusals, sampling
 from metagen.generators.vllm.counters import counter
@@ -137,6 +139,17 @@ def test_temperatures_that_vllm_would_change_are_refused(temperature: float) -> 
     with pytest.raises(InputError, match=f"temperature={temperature}"):
         VLLMDeclared().check(SamplingParams(temperature=temperature))
     VLLMDeclared().check(SamplingParams(temperature=0.0))
+
+
+@pytest.mark.parametrize("told", [{"logprobs": True}, {"top_logprobs": 5}])
+def test_log_probabilities_behind_a_grammars_mask_are_refused(told: dict[str, Any]) -> None:
+    held = SamplingParams(grammar=Grammar.choice(["yes", "no"]))
+    VLLMDeclared().check(held)
+    wording = Wording.of("m", api="completions", dialect="vllm", structured_outputs=True)
+    wording.check(held)
+    for check in (VLLMDeclared().check, wording.check):
+        with pytest.raises(UnsupportedError, match="behind the grammar's mask"):
+            check(replace(held, **told))
 
 
 def test_what_vllm_cannot_do_is_refused_before_it_hears_of_it() -> None:

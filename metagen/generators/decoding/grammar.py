@@ -55,7 +55,8 @@ class Grammar:
         r"""Texts that match a pattern as a whole; `\d` is the ASCII digits alone. how: canonical, close."""
         # \d is what people write for 0-9; the library takes it for the digits of all scripts.
         _text("regex", pattern)
-        return cls("regex", re.sub(r"((?:^|[^\\])(?:\\\\)*)\\d", r"\1[0-9]", pattern), **how)
+        digits = re.sub(r"\\(.)", lambda m: "[0-9]" if m[1] == "d" else m[0], pattern, flags=re.DOTALL)
+        return cls("regex", digits, **how)
 
     @classmethod
     def choice(cls, options: Iterable[str], **how: bool) -> Self:

@@ -127,11 +127,19 @@ class Words:
 def spell(
     text: str, encode: Callable[[str], abc.Sequence[int]], decode: Callable[[list[int]], str], size: int
 ) -> Ids | None:
-    """The ids of a text; None where they do not write it: an unknown token stands for whatever has no other."""
+    """The ids of a text behind other text; None where they do not write it: an unknown token stands for whatever has no
+    other.
+    """
     ids = tuple(encode(text))
     if not ids or not all(0 <= i < size for i in ids):
         return None
-    # Some tokenizers drop the space that a text begins with when they decode.
+    # Some tokenizers put a space before a text that they encode, which is not there behind other text.
+    head, both = tuple(encode("\n")), tuple(encode("\n" + text))
+    if both[: len(head)] == head and all(0 <= i < size for i in both):
+        wanted = decode(list(head)) + text
+        if decode([*head, *ids]) != wanted == decode(list(both)):
+            return both[len(head) :]
+    # They drop it when they decode.
     back = decode(list(ids))
     return ids if text in (back, " " + back) else None
 

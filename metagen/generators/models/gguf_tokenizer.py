@@ -26,8 +26,10 @@ CUTS: Final = {
     "qwen2": rf"{_SHORT}|{_WORDS}|\p{{N}}|{_REST}",
     "llama-bpe": rf"{_SHORT}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}",
 }
-#: Ends of turns that chat models write and the file's end-of-sequence token does not name.
-TURN_ENDS: Final = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
+#: Ends of turns and of texts that models write and the file's end-of-sequence token does not name.
+TURN_ENDS: Final = (
+    "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>",
+)  # fmt: skip
 
 
 def write_tokenizer(file: Path, value: Callable[[str], Any], directory: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from metagen.logs import logger
 _LOG = logger(__name__)
 
 #: Goes up when a conversion would write something else than before.
-CONVERTER: Final = 1
+CONVERTER: Final = 2
 #: What a converted directory says of itself; written last.
 CARD: Final = "metagen.json"
 

@@ -172,6 +172,8 @@ def test_a_grammar_is_another_generator_and_its_absence_changes_no_fingerprint()
 
 def test_digits_are_those_that_people_mean() -> None:
     assert Grammar.regex(r"\d+\\d").source == r"[0-9]+\\d"
+    assert Grammar.regex(r"\d\d\d-\d\d").source == "[0-9][0-9][0-9]-[0-9][0-9]"
+    assert Grammar.regex(r"\\\d\\d\w").source == r"\\[0-9]\\d\w"
     assert re.fullmatch(Grammar.choice(["a.b", "c|d"]).source, "c|d")
 
 

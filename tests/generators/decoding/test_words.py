@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from metagen.errors import InputError
 from metagen.generators.decoding.search import ConstrainedBeamSearch
@@ -60,6 +61,25 @@ def test_what_stands_for_text_that_has_no_token_is_no_spelling_of_it() -> None:
 def test_a_space_that_decoding_drops_from_the_beginning_is_written_all_the_same() -> None:
     found = Words.of(SamplingParams(forced=" a"), encode, lambda ids: decode(ids).removeprefix(" "), 6, [])
     assert found.forced == (3,)
+
+
+def test_a_space_that_encoding_puts_before_a_text_is_not_there_behind_other_text() -> None:
+    """As SentencePiece does, whose first space goes again when a whole text is decoded."""
+    tokenizer = Tokenizer(
+        models.BPE(vocab={"▁": 0, "4": 1, "▁4": 2, "\n": 3, "f": 4, "▁f": 5}, merges=[("▁", "f")])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    assert tokenizer.encode("4").ids == [0, 1] and tokenizer.encode("f").ids == [5]
+
+    def of(**params: object) -> Words:
+        return Words.of(
+            SamplingParams(**params),  # type: ignore[arg-type]  # some of its fields
+            lambda text: tokenizer.encode(text).ids, tokenizer.decode, 6, [],
+        )  # fmt: skip
+
+    assert of(forced="4").forced == (1,) and of(forced=" f").forced == (5,)
+    assert of(banned=("f",)).banned == ((4,), (5,))
 
 
 def test_a_forced_text_has_room_and_a_token_has_one_bias() -> None:

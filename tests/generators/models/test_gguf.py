@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from metagen.errors import ModelError, UnsupportedError
 from metagen.generators.models import gguf, sources
 from metagen.generators.models.gguf import convert
+from metagen.generators.models.gguf_tokenizer import write_tokenizer
 from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.models import loading
 
@@ -49,6 +50,17 @@ def test_logits_and_ids_are_those_of_the_model_that_the_file_was_made_of(name: s
     for text, known in expected["tokens"].items():
         written = tokenizer.decode(known, skip_special_tokens=False).removeprefix("<s>")
         assert written.lstrip(" ") == text.lstrip(" ")
+
+
+@pytest.mark.parametrize("token", ["<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<|im_end|>"])
+def test_tokens_that_end_texts_and_turns_are_ends_beside_the_files_own(token: str, tmp_path: Path) -> None:
+    tokens = ["a", "b", "</s>", "ab", token]
+    fields = {
+        "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.token_type": [1, 1, 3, 1, 3], "tokenizer.ggml.eos_token_id": 2,
+    }  # fmt: skip
+    found = write_tokenizer(tmp_path / "x.gguf", fields.get, tmp_path)
+    assert found["eos_token_id"] == [2, 4]
 
 
 def test_a_file_is_converted_once_and_again_when_it_changes(tmp_path: Path, cache: Path) -> None:

@@ -289,6 +289,28 @@ def _quiet(logging: Any) -> Iterator[None]:
 
 
 def _context(directory: Path, config: Any) -> int:
+    """Tokens that can be read; of LongRoPE those of its original context.
+
+    Beyond that transformers chooses other frequencies for a whole pass, by its longest row: keys that are kept would be
+    of others than those beside them.
+    """
+    context = _positions(directory, config)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for one in [rope] if "rope_type" in rope else [part for part in rope.values() if isinstance(part, dict)]:
+        if one.get("rope_type") == "longrope":
+            original = one.get("original_max_position_embeddings") or getattr(
+                config, "original_max_position_embeddings", None
+            )
+            if not isinstance(original, int):
+                raise ModelError(
+                    f"{directory}: config.json has LongRoPE and no original_max_position_embeddings, so nothing says "
+                    "how far its short factors reach; add the field"
+                )
+            context = min(context, original)
+    return context
+
+
+def _positions(directory: Path, config: Any) -> int:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
