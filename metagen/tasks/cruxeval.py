@@ -19,7 +19,7 @@ from metagen.values import Count
 from metagen.verifiers.literal import LiteralRule
 
 Mode = Literal["output", "input"]
-PATTERN: Final = r"^[ \t]*(?:\*\*)?Answer:(?:\*\*)?[ \t]*(.+)$"
+PATTERN: Final = r"^[ \t]*(?:\*\*)?Answer(?:\*\*)?:[ \t]*(?:\*\*)?[ \t]*(.+?)[ \t]*(?:\*\*)?[ \t]*$"
 _FUNCTION: Final = "def f(text, n):\n    parts = text.split('-')\n    return parts[-n:] + [n]"
 _OTHER: Final = (
     "def f(d):\n    for k in list(d):\n        if d[k] > 1:\n            d[k + '!'] = d.pop(k)\n    return d"

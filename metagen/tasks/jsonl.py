@@ -86,7 +86,13 @@ class JsonlTask(RecordTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         name, reference = (as_text(self._field(record, f), f"the {f}") for f in ("id", "answer"))
-        if self._reference_part is not None and (found := first_match(self._reference_part, reference)):
+        if self._reference_part is not None:
+            found = first_match(self._reference_part, reference)
+            if found is None:
+                pattern = self._reference_part.pattern
+                raise DataError(
+                    f"reference={pattern!r} does not match the answer {reference!r:.80}; mend one of them"
+                )
             reference = (found.groups[0] or "").strip()
         return Problem(self._prompt_of(record, name), reference, self._level(record))
 

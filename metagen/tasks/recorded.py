@@ -69,7 +69,11 @@ class RecordedTask(RecordTask):
 
     def problem(self, record: Record, number: int) -> Problem:
         name = as_text(field(record, self._fields["id"]), "the id")
-        asked = record.get(self._fields.get("question", "")) or name
+        if (question := self._fields.get("question")) is not None and question not in record:
+            raise DataError(
+                f"record {name!r} has no field {question!r} for the question; give its name by fields"
+            )
+        asked = record.get(question or "") or name
         given = "" if self._verdicts else as_text(field(record, self._fields["reference"]), "the reference")
         said = in_text(asked, "the question")
         prompt = (

@@ -14,12 +14,13 @@ from metagen.values import Share
 from metagen.verifiers.base import Verifier
 
 #: Goes up when a text would be judged otherwise than before.
-EDITION: Final = "1"
+EDITION: Final = "2"
 _NUMBER: Final = r"\$?\d{1,30}(?:,\d{3})*(?:\.\d{1,30})?"
 _SIGNED: Final = rf"(?:-(?=[\d$(])|\(\s*){{0,20}}{_NUMBER}(?:\s*\)){{0,20}}"
 _SIDE: Final = rf"{_SIGNED}(?:\s*[-+*/x×÷·−]\s*{_SIGNED}){{0,50}}"
 #: Sides that are joined by signs of equality. What stands before a number belongs to it: no word, no other number.
-_CHAIN: Final = re.compile(rf"(?<![\w.,)]){_SIDE}(?:\s*=\s*{_SIDE})+(?![\d%^])")
+#: They are taken whole: what goes on behind them, as a power or a percentage, is no end of a number.
+_CHAIN: Final = re.compile(rf"(?<![\w.,)])(?>{_SIDE}(?:\s*=\s*{_SIDE})+)(?!\s*\\?%|\s*per\s?cent|[\d^])")
 _TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
 #: In front of a line: the mark of a list.
 _MARK: Final = re.compile(r"\s*(?:[-*•–]|\d+[.)])\s+")

@@ -55,6 +55,12 @@ def test_fields_and_references_of_other_data_sets(path: Path) -> None:
     assert asyncio.run(task.grade(problem, [right])) == [1.0]
 
 
+def test_a_reference_that_its_pattern_does_not_fit_is_an_error(path: Path) -> None:
+    row = {"id": "a", "question": "How many?", "answer": "2 + 2 = 4 eggs, so 4"}
+    with pytest.raises(DataError, match=r"does not match the answer '2 \+ 2 = 4 eggs, so 4'"):
+        list(JsonlTask(written(path, row), reference=r"^#### (.*)$").problems())
+
+
 def test_another_answer_rule(path: Path) -> None:
     rule: AnswerRule = FunctionRule(lambda text: text[-1:], lambda answer: answer.upper() if answer else None)
     task = JsonlTask(written(path, {"id": "a", "question": "?", "answer": "c"}), answer=rule)

@@ -14,7 +14,7 @@ from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
 from metagen.tasks.aime import AIMETask
 from metagen.tasks.base import Problem, Task
-from metagen.tasks.cruxeval import CRUXEvalTask
+from metagen.tasks.cruxeval import PATTERN, CRUXEvalTask
 from metagen.tasks.gsm8k import GSM8KTask
 from metagen.tasks.humaneval import HumanEvalTask
 from metagen.tasks.math_dataset import MathTask, last_box
@@ -22,6 +22,7 @@ from metagen.tasks.mbpp import MBPPTask
 from metagen.template import escape
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule
+from metagen.verifiers.literal import LiteralRule
 from metagen.verifiers.numbers import NumberRule
 
 EXCERPTS = Path(__file__).parent / "public"
@@ -402,6 +403,19 @@ def test_programs_that_are_the_same_but_for_layout_vote_together() -> None:
     answers = asyncio.run(task.answer.read([Sequence(problem.prompt, text, finish="eos") for text in texts]))
     assert answers[0].key == answers[1].key != answers[2].key
     assert [a.verdict for a in answers] == [None, None, None, "missing", "missing"]
+
+
+LINES = (
+    "Answer: ['b', 2]", "**Answer: ['b', 2]**", "**Answer:** ['b', 2]", "**Answer**: ['b', 2]", "Answer: **['b', 2]**",
+    "Answer: `['b', 2]`",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_line_of_a_value_may_be_bold(line: str) -> None:
+    said = Sequence.of("?").extend(f"So:\n{line}\n", finish="eos")
+    (read,) = asyncio.run(LiteralRule(PATTERN).read([said]))
+    assert read.text == "['b', 2]"
 
 
 @pytest.mark.usefixtures("isolation")

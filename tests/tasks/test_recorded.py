@@ -73,6 +73,11 @@ def test_verdicts_grade_and_need_no_reference(tmp_path: Path) -> None:
         ),
         ([{"task": ["a"], "gold": "2"}], {"fields": FIELDS}, r":1: the id is \['a'\]; expected a text"),
         ([], {"fields": FIELDS}, "holds no problems; expected one record a line"),
+        (
+            [{"task": "a", "gold": "2"}],
+            {"fields": {**FIELDS, "question": "promt"}},
+            "record 'a' has no field 'promt' for the question",
+        ),
     ],
 )
 def test_faults_are_named(

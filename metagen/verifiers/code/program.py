@@ -27,7 +27,8 @@ class FencedProgram:
     """The last fenced block of an answer in the language, else its last fenced block, else all of the text.
 
     Where the prompt's public `entry_points` tell what is asked for, it is the last block that defines one of them, else
-    the last that defines anything: blocks that call functions show their use. If no block defines anything, and the
+    the last that defines anything: blocks that call functions show their use. LiveCodeBench and APPS, whose programs
+    may be classes, tell none, and have their last block. If no block defines anything, and the
     text before the first fence does, that text is the program: some models close a fence that they did not open.
     A block that the length cut is taken as far as it goes. The rule for chat models.
     """

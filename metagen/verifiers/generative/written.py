@@ -26,7 +26,7 @@ FIELDS: Final = (
 _NUMBER: Final = r"([-−]?\d+(?:[.,]\d+)?)"
 _OUT_OF: Final = r"(?:\s*(?:/|out\s+of)\s*(\d+(?:[.,]\d+)?)|\s*(%))?(?![\w/%]|[.,]\d)"
 _SCORE: Final = re.compile(
-    rf"\b(?:score|rating|rated?|grade|verdict)\b[*_\"']*\s*(?:\([^()\n]*\)\s*)?(?:is\b|of\b|[:=])?[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}",
+    rf"\b(?:score|rating|rated|grade|verdict)\b[*_\"']*\s*(?:\([^()\n]*\)\s*)?(?:is\b|of\b|[:=])?[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}",
     re.IGNORECASE,
 )
 _FRACTION: Final = re.compile(rf"[\W_]*?{_NUMBER}{_OUT_OF}[\W_]*")

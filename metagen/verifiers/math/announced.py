@@ -7,11 +7,17 @@ from typing import Final
 
 from metagen.verifiers.math.quantities import SCALES
 
+#: Behind `####`, GSM8K's mark of an answer: the words of a heading in Markdown.
+_HEADING: Final = (
+    r"(?![ \t]*\**(?:(?:step|part|case)\b|\d+[.)][ \t]+[A-Za-z][^\n]*\n\s*\S"
+    r"|(?:final[ ]answer|answer|solution|conclusion|summary|result|explanation|verification|check|calculation|analysis"
+    r"|reasoning)s?\b[^\n\d$\\]*(?:\n|\Z)))"
+)
 _ENGLISH: Final = (
     r"(?:(?:(?:final|correct|my)?[ ]?answers?|final[ ](?:results?|solutions?))(?:[ ]to[ ][^.\n:]{0,80}?)?"
     r"(?:[ ](?:is|are)(?![ ]not\b)"
     r"(?:[ ](?:therefore|thus|then|approximately|about|roughly|exactly|simply|just|clearly|indeed))*"
-    r"|\s*\**\s*[:=—–]|[ ]-(?=[ ]))|####|<answer>)"
+    rf"|\s*\**\s*[:=—–]|[ ]-(?=[ ]))|(?<!#)####(?!#){_HEADING}|<answer>)"
 )
 #: German, French, Spanish, Portuguese, Italian, Dutch, Polish, Czech, the Nordic languages, Turkish, Indonesian,
 #: Vietnamese, Romanian, Hungarian, Greek, Russian, Ukrainian, Swahili; Chinese, Japanese, Korean; Arabic, Persian,
@@ -37,13 +43,15 @@ PHRASE: Final = re.compile(
     re.IGNORECASE,
 )
 SENTENCE: Final = re.compile(
-    r"\.(?=\s|$|\*)|\n|,? (?:because|since|which|so that|as|I hope)\b|, (?:not|but|rather|instead)\b|<\||</|\*\*|```"
-    r"|, and (?:it|this|that) (?:is|was)\b"
+    r"\.(?=\s|$|\*)|!(?=\s*(?:\Z|\n|[A-Z*]))|\n|,? (?:because|since|which|so that|as|I hope)\b"
+    r"|, (?:not|but|rather|instead)\b|<\||</|\*\*|```|, and (?:it|this|that) (?:is|was)\b"
     r"|[。।]|(?<=^[A-Z]) (?:not|non|nicht)\b|(?:です|となります|である|입니다|이다|है|হয়)(?=\W|$)"
 )
 #: In one of these, an announced answer is a sentence, and the answer is in it.
 VERB: Final = re.compile(
-    r"(?<!\\)\b(?:there|that|is|are|was|were|has|have|had|will|would|can|must|needs?|takes?|costs?|equals?|gets?|ist|sind|"
+    r"(?<!\\)\b(?:there|that|is|are|was|were|has|have|had|will|would|can|must|needs?|takes?|costs?|equals?|gets?|got|"
+    r"makes?|made|earn(?:s|ed)?|pays?|paid|spends?|spent|runs?|ran|sells?|sold|buys?|bought|save[sd]?|eats?|ate|use[sd]?|drives?|"
+    r"drove|walk(?:s|ed)?|receive[sd]?|owe[sd]?|loses?|lost|reads?|ist|sind|"
     r"est|sont|hay|son|sono|são)\b",
     re.IGNORECASE,
 )

@@ -65,13 +65,20 @@ _DERIVES: Final = re.compile(r"=.*=|(?:[-+*/^!]|\\(?:cdot|times|frac)).*=", re.D
 _LEADS: Final = re.compile(r"\A(?:\s|=|\\(?:equiv|Rightarrow|Longrightarrow|implies|q?quad)(?![a-zA-Z]))+")
 #: A sum or product of powers without delimiters, where it stands behind the last equals sign.
 _POWERS: Final = re.compile(r"[-\d(][-\d\s+*/().^]{2,200}")
-#: Behind an announcement: words that come to the answer, an empty box, and `either` before a single answer.
+#: Behind an announcement: words that come to the answer, an empty box, `either` before a single answer, and `about`.
 _BEFORE: Final = re.compile(
     r"\A(?:[^\n.$\d]{3,120},\s+which\s+(?:is|equals|comes\s+to)\s+(?=[$\d\\-])"
-    r"|\$?\\f?boxed\s*\{\s*\}\$?[ \t:=]*(?=[^\s.])|either\s+(?=\S+(?:\.\s|\s*\Z)))"
+    r"|\$?\\f?boxed\s*\{\s*\}\$?[ \t:=]*(?=[^\s.])|either\s+(?=\S+(?:\.\s|\s*\Z))"
+    r"|(?i:approximately|about|around|roughly|exactly|a\s+total\s+of)\s+(?=[-$\d\\]))"
 )
 #: So many words without a number or a formula describe an answer, and are none.
 _DESCRIBES: Final = 9
+#: Behind an announcement: what is said of an answer, and no answer.
+_JUDGES: Final = re.compile(
+    r"\W*(?:(?:indeed|also)\s+)?(?:correct|reasonable|consistent|verified|confirmed|as\s+follows"
+    r"|(?:given|shown)\s+(?:below|above|by))\b",
+    re.IGNORECASE,
+)
 #: Several numbers that a sentence ends with.
 _LIST: Final = re.compile(r"\bare\s+((?:-?[\d.]*\d,\s+){2,}(?:and\s+)?-?[\d.]*\d)\Z", re.ASCII)
 
@@ -202,7 +209,7 @@ def _phrase(text: str, ended: bool) -> str | None:
         if found and (ended or closed or not reaches) and not TAKEN_BACK.match(rest):
             # A sentence in place of an answer: the answer is in it.
             words = _words(found)
-            if words >= _DESCRIBES and not re.search(r"[\d$\\]", found):
+            if (words >= _DESCRIBES or _JUDGES.match(found)) and not re.search(r"[\d$\\]", found):
                 continue
             sentence = words > 3 or (words and VERB.search(found))
             return (_last(found) if sentence else None) or _result(_balance(found))
@@ -217,7 +224,7 @@ def _up_to_end(rest: str) -> tuple[str, bool]:
         end = rest.find(right, len(left))
         while end > 0 and rest[end - 1] == "\\" and right[0] == "$":
             end = rest.find(right, end + 1)
-        if end < 0:
+        if end < 0 or (left == "$" and _is_money(rest, end)):
             break
         end += len(right)
         if quantity := _compound(rest[: end + 80]):
@@ -231,6 +238,14 @@ def _up_to_end(rest: str) -> tuple[str, bool]:
         return rest[len(left) : end - len(right)], True
     stop = SENTENCE.search(rest)
     return (rest[: stop.start()], True) if stop else (rest, False)
+
+
+def _is_money(rest: str, end: int) -> bool:
+    """Whether a `$` is of a currency, and the next one, at `end`, closes no formula: `$18. She pays $2`."""
+    inner = rest[1:end]
+    if not re.match(r"[\d.]", inner):
+        return False
+    return "\n\n" in inner or rest[end + 1 : end + 2].isdigit() or re.search(_NEW, inner) is not None
 
 
 def _balance(text: str) -> str:

@@ -444,10 +444,17 @@ class Parser:
             self.at += len(_INVERSE) - 1
             name += "^-1"
         follows = self.sees("(") and not self.next.spaced
-        if follows and (name[0] in _OPAQUE or "'" in name):
+        if follows and (name[0] in _OPAQUE or "'" in name or self._heads()):
             self.take()
             return Node("call", self.until(")"), f"given {name}")
         return Node("symbol", (), name)
+
+    def _heads(self) -> bool:
+        """Whether the name that was taken is that of a function which the whole answer defines: `P(x) = x + 1`."""
+        behind = [token.text for token in self.tokens[1:5]]
+        return (
+            self.at == 1 and behind[::2] == ["(", ")"] and behind[3:] == ["="] and self.tokens[2].kind == "s"
+        )
 
     def until(self, end: str) -> tuple[Node, ...]:
         """The elements within a bracket."""

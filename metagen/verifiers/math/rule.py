@@ -17,7 +17,7 @@ from metagen.verifiers.math.keys import Percent, Verdict, attempt, verdict
 from metagen.verifiers.pattern import one_group
 
 #: Changes whenever a key does, so that what was recorded under other keys is not mixed with it.
-EDITION = "7"
+EDITION = "8"
 #: Answers judged in one go, before other coroutines may run.
 _STRETCH = 32
 #: Additions (some 10 ms) that an answer may take in the thread of the event loop; the few that take more do elsewhere.

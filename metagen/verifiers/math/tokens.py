@@ -140,6 +140,12 @@ _FACE: Final = re.compile(
 _WRAPS: Final = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ("**", "**"), ("`", "`"))
 
 
+#: A rate: `18 dollars a day`.
+_EACH: Final = re.compile(
+    r"(?<=[a-z\d]) a (?=(?:second|minute|hour|day|week|month|year|piece|person|night)\b)"
+)
+
+
 def clean(answer: str) -> str:
     """The answer without delimiters, labels, spacing commands and currency signs."""
     text = unwrap(answer if answer.isascii() else answer.translate(_UNICODE))
@@ -154,6 +160,8 @@ def clean(answer: str) -> str:
         text = _PERCENT.sub("%", text)
     if "°" in text or "degree" in text:
         text = _TEMPERATURE.sub(lambda m: f"{m[1]} {TEMPERATURES[m[2][0].lower()]}", text)
+    if " a " in text:
+        text = _EACH.sub(" per ", text)
     text = _NEGATIVE.sub("-", text)
     if "." in text:
         text = _ABBREVIATED.sub(r"\1", text)

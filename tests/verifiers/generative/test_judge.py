@@ -338,6 +338,8 @@ SCALE = Question("{task}{candidate}", {str(i): float(i) for i in range(11)}, "Sc
         (CORRECT, "Score: 11/10", None),
         (CORRECT, "Score: -3/10", None),
         (CORRECT, "It took 3/4 of an hour.", None),
+        (CORRECT, "The tank fills at a rate of 5% per minute. The solution is right.", None),
+        (CORRECT, "His work rate is 1/6 per hour.", None),
         (CORRECT, "Score: 1 Is the answer correct (Yes/No)? No", 0.0),
         (RUBRIC, "Rating (1-5): 4.5", 4.5),
         (RUBRIC, "Rating (1-5): 4/5", 4.0),

@@ -124,6 +124,47 @@ def test_an_answer_is_found(text: str, answer: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        # a currency sign opens no formula that the next one closes
+        ("The answer is $18. She sells 9 eggs for $2 each.", "18"),
+        ("The answer is $10 + $8 = $18.", "18"),
+        ("**Answer: $18**\n\nCheck: 9 × $2 = $18", "18"),
+        ("The answer is $5$ since $x = 2$ holds.", "5"),
+        ("The answer is $12 cm$ in all.", "12"),
+        # what is said of an answer is none
+        ("#### 18\n\nCheck: 9*2 = 18. So the answer is correct.", "18"),
+        ("The answer is as follows:\n\n18", "18"),
+        ("The total is 18.\nThe answer is reasonable.", "18"),
+        # headings in Markdown
+        ("#### Step 2: Calculate the total cost\n3 × 6 = 18\nSo he pays 18 dollars.", "18"),
+        ("#### 2. Total cost\nHe pays 18 dollars.", "18"),
+        ("#### Conclusion\nShe makes 18 dollars.", "18"),
+        ("#### Final Answer\n18", "18"),
+        ("9 * 2 = 18\n#### 18", "18"),
+        ("9 * 2 = 18\n####18", "18"),
+        # exclamations
+        ("So the answer is 18!", "18"),
+        ("Answer: 18 eggs!", "18"),
+        ("The answer is 18! Well done.", "18"),
+        ("The answer is $5!$", "120"),
+        ("The answer is \\boxed{5!}", "120"),
+        # plain sentences
+        ("Answer: James runs 540 meters", "540"),
+        ("Answer: Kylar pays $64", "64"),
+        ("Final Answer: She earned $60", "60"),
+        ("Answer: approximately 18", "18"),
+        ("Answer: about 18 minutes", "18"),
+        ("Answer: a total of 18 eggs", "18"),
+        ("The answer is 18 dollars a day.", "18"),
+        ("The answer is $18 a day.", "18"),
+    ],
+)
+def test_answers_as_chat_models_write_them(text: str, key: str) -> None:
+    assert read(text) == key
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "", "   ", "I cannot say.", "\\boxed{}", "\\boxed{1", "x2 and XDY2K", "the answer is", "\\boxed",
