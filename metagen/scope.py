@@ -8,7 +8,7 @@ caching, resume or tracing.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,11 +46,13 @@ class Offer:
 class Scope:
     """What a call may touch. Made by `Scope.root` for a problem, and by `child` below it."""
 
-    __slots__ = ("_place", "offers")
+    __slots__ = ("_place", "offers", "votes")
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self.offers: list[Offer] = []
+        #: What each answer gathered in the vote that chose among the offers, by its key; None where there was none.
+        self.votes: Mapping[str, float] | None = None
 
     @classmethod
     @checked

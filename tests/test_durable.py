@@ -155,7 +155,7 @@ def test_a_kill_within_a_call_of_scores_loses_none_that_was_there(tmp_path: Path
             if int(sequence.text) % 2:
                 await asyncio.sleep(3600)
             return 0.5
-        verifier = FunctionVerifier(judge)
+        verifier = FunctionVerifier(judge, name="judge")
     """
     killed(path, work, 12, 6, program)
     again = []
@@ -167,7 +167,7 @@ def test_a_kill_within_a_call_of_scores_loses_none_that_was_there(tmp_path: Path
     async def main() -> list[Score]:
         with resumed(path) as scope:
             candidates = [Sequence(PROMPT.prompt, str(i)) for i in range(12)]
-            return await FunctionVerifier(judge).score(candidates, scope=scope)
+            return await FunctionVerifier(judge, name="judge").score(candidates, scope=scope)
 
     assert [s.value for s in asyncio.run(main())] == [0.5] * 12
     assert sorted(again) == list(range(1, 12, 2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from metagen.errors import BudgetExhausted, ConfigError, InputError
 from metagen.events import Event, Listener, follow
 from metagen.generators.tool_calls import TOOLS
 from metagen.runs.declare.specs.serve import EffortSpec, ServeSpec
-from metagen.scope import Offer
+from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
@@ -225,12 +225,12 @@ class Service:
         try:
             chosen = await strategy.choose_among(prefix, n=job.choices, scope=root)
         except BudgetExhausted:
-            chosen = [(replace(prefix, exhausted=True), ())]
+            chosen = [(replace(prefix, exhausted=True), None)]
         found = [sequence for sequence, _ in chosen]
         answers: list[Answer | None] = [None] * len(found)
         if strategy.answer is not None:
             answers = [*await strategy.answer.read(found)]
-        shares = tuple(_shares(candidates) for _, candidates in chosen)
+        shares = tuple(None if scope is None else _shares(scope) for _, scope in chosen)
         solution = Solution(job, tuple(found), tuple(answers), root.trace, shares)
         if job.strict and solution.exhausted:
             raise ApiError(
@@ -242,13 +242,12 @@ class Service:
         return solution
 
 
-def _shares(candidates: Iterable[Offer]) -> dict[str, float] | None:
+def _shares(scope: Scope) -> dict[str, float] | None:
     """Those of a vote among several candidates; None where they did not vote, or their values cannot be shares."""
-    several = list(candidates)
-    if len(several) < 2:
+    if len(scope.offers) < 2:
         return None
     try:
-        return shares_of(several) or None
+        return shares_of(scope.offers, scope.votes) or None
     except InputError:
         return None
 

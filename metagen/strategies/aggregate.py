@@ -21,12 +21,14 @@ from metagen.sequence import digest
 class Selection:
     """index: of the chosen candidate. totals: by class, what each class gathered (where there are classes).
 
-    blind: the candidates differ, and nothing was known of any: the tie rule alone has chosen.
+    blind: the candidates differ, and nothing was known of any: the tie rule alone has chosen. votes: the totals are
+    votes, so that each class has a share of them.
     """
 
     index: int
     totals: dict[str, float]
     blind: bool = False
+    votes: bool = False
 
 
 def best_of(scores: Sequence[float | None], members: Sequence[str], salt: str) -> Selection:
@@ -120,7 +122,7 @@ def ranked_vote(
     winner = max(heads & totals.keys(), key=lambda name: (totals[name], digest(salt, name)))
     inside = [i for i, ballot in enumerate(ranked) if ballot and ballot[0] == winner]
     best = best_of([None] * len(inside), [members[i] for i in inside], salt)
-    return Selection(inside[best.index], totals)
+    return Selection(inside[best.index], totals, votes=True)
 
 
 def _points(ballots: list[list[str]], rule: Rule) -> dict[str, float]:
@@ -168,7 +170,7 @@ def weighted_vote(
     winner = max(totals, key=lambda name: (totals[name], digest(salt, name)))
     inside = [i for i, name in enumerate(classes) if name == winner]
     best = best_of([weights[i] for i in inside], [members[i] for i in inside], salt)
-    return Selection(inside[best.index], totals, blind)
+    return Selection(inside[best.index], totals, blind, votes=True)
 
 
 def majority_vote(classes: Sequence[str | None], members: Sequence[str], salt: str) -> Selection:

@@ -6,6 +6,7 @@ pure functions of `strategies/aggregate.py`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Callable, Mapping
@@ -72,6 +73,7 @@ class Aggregator(Part, ABC):
         """
         pool = [c for c in candidates if c.eligible] or list(candidates)
         selection = await self.choose(pool, prefix.prompt.digest.hex(), scope)
+        scope.votes = selection.totals if selection.votes else None
         chosen = pool[selection.index]
         sequence = replace(chosen.sequence, exhausted=chosen.sequence.exhausted or selection.blind)
         if self.verifier is not None and chosen.score is not None:
@@ -258,8 +260,10 @@ class MinimumBayesRisk(Aggregator):
     async def choose(self, pool: list[Candidate], salt: str, scope: Scope) -> Selection:
         weights = [c.value for c in pool] if self.verifier else [1.0] * len(pool)
         sequences = [c.sequence for c in pool]
-        expected = await self.utility.expected(sequences, weights=weights, scope=scope.child("utility"))
-        return highest_expected_utility(expected.tolist(), weights, [c.key for c in pool], texts(pool), salt)
+        comparing = self.utility.expected(sequences, weights=weights, scope=scope.child("utility"))
+        found = await scope.attempt(comparing)
+        expected = [math.nan] * len(pool) if found is None else found.tolist()
+        return highest_expected_utility(expected, weights, [c.key for c in pool], texts(pool), salt)
 
 
 def scores(pool: abc.Sequence[Candidate], *, raw: bool) -> list[float | None]:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from metagen import html, threads
 from metagen.border import checked, promises
@@ -45,7 +45,8 @@ class Result:
     """What `solve` returns. A notebook shows it with its votes or scores, its usage and its spans.
 
     text: of the chosen sequence. answer: read by the strategy's answer rule, if it has one.
-    candidates: what the strategy weighed, with values and classes. exhausted: a best effort, see `Sequence`.
+    candidates: what the strategy weighed, with values and classes. votes: what each answer gathered in the vote, by its
+    key; None where the strategy counted none. exhausted: a best effort, see `Sequence`.
     oracle: a verifier with the reference answer took part. usage: logical, what limits bind and a replay is charged.
     physical: what was computed and billed, None where that is unknown; most: the same with each of the `lost` attempts,
     those whose end is unknown, at its worst case.
@@ -59,16 +60,17 @@ class Result:
     exhausted: bool
     oracle: bool
     trace: Trace
+    votes: Mapping[str, float] | None = None
 
     @property
     def shares(self) -> dict[str, float]:
         """The share of the vote that each answer has, by its key, the largest first.
 
-        A candidate counts its value, or 1 if no candidate has a value. Candidates that were cut, or that have no
-        readable answer, do not vote. Empty if nobody votes, or if no vote counts anything. Values that may be negative
-        are no votes: they raise InputError.
+        Where the strategy did not vote, a candidate counts its value, or 1 if no candidate has a value. Candidates
+        that were cut, or that have no readable answer, do not vote. Empty if nobody votes, or if no vote counts
+        anything. Values that may be negative are no votes: they raise InputError.
         """
-        return shares_of(self.candidates)
+        return shares_of(self.candidates, self.votes)
 
     @property
     def physical(self) -> Usage:
@@ -127,9 +129,9 @@ class Result:
         return html.table(columns, rows) if rows else ""
 
 
-def shares_of(candidates: Iterable[Offer]) -> dict[str, float]:
+def shares_of(candidates: Iterable[Offer], votes: Mapping[str, float] | None = None) -> dict[str, float]:
     """The share of the vote of each answer: see `Result.shares`."""
-    weights = _weights(_by_answer(_voting(candidates)))
+    weights = _weights(_by_answer(_voting(candidates))) if votes is None else dict(votes)
     if any(weight < 0 for weight in weights.values()):
         raise InputError(
             f"shares of a vote need values of 0 or more, and by answer these sum to {weights!r:.200}; "
@@ -221,6 +223,8 @@ class Strategy(Generator):
     answer: AnswerRule | None = None
     #: Whether what is chosen depends on which answers are the same; a part may say so instead.
     groups: bool = True
+    #: Fields with a model that judges and writes nothing of the result; None in one stands for `generator`.
+    judges: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def fingerprint(self) -> str:
@@ -247,27 +251,27 @@ class Strategy(Generator):
 
     async def choose_among(
         self, prefix: Sequence, *, n: int = 1, start: int = 0, until: Until = None, scope: Scope
-    ) -> list[tuple[Sequence, tuple[Offer, ...]]]:
-        """`generate`, each sequence with the candidates that it was chosen among (`Result.candidates`)."""
+    ) -> list[tuple[Sequence, Scope | None]]:
+        """`generate`, each sequence with the scope of its choice, which has the candidates and the votes."""
         self.check(prefix, n, start, until)
         if n > 1 and scope.limited:
             return await self._in_turn(prefix, n, start, until, scope)
         children = [scope.child(str(i), speaks=n == 1) for i in range(start, start + n)]
         found = await scope.gather(*(self._anytime(prefix, until, child) for child in children))
-        return [(one, tuple(child.offers)) for one, child in zip(found, children, strict=True)]
+        return list(zip(found, children, strict=True))
 
     async def _in_turn(
         self, prefix: Sequence, n: int, start: int, until: Until, scope: Scope
-    ) -> list[tuple[Sequence, tuple[Offer, ...]]]:
+    ) -> list[tuple[Sequence, Scope | None]]:
         """One after the other, the first that fit: side by side, what each may spend would hang on who is faster."""
-        results: list[tuple[Sequence, tuple[Offer, ...]]] = []
+        results: list[tuple[Sequence, Scope | None]] = []
         for i in range(start, start + n):
             child = scope.child(str(i))
             result = await self._anytime(prefix, until, child)
             # A run that the limit ended with nothing is no result, unless it is all that there is.
             nothing = result.text == prefix.text and result.finish is None
             if not results or not (nothing and child.exhausted):
-                results.append((result, tuple(child.offers)))
+                results.append((result, child))
             if child.exhausted:
                 break
         return results
@@ -331,6 +335,7 @@ class Strategy(Generator):
             sequence.exhausted,
             self.oracle,
             trace,
+            child.votes,
         )
         if telling is not None:
             key = None if answer is None else answer.text

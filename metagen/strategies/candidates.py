@@ -91,6 +91,7 @@ async def conclude(
     """The sequence that a strategy ends with, offered with its answer and score in place of all before it."""
     (read,) = await answer.read([sequence]) if answer else (None,)
     scope.offers.clear()
+    scope.votes = None
     offer(Candidate(sequence, read, score), scope)
     return sequence
 

@@ -47,7 +47,7 @@ class KnockOut(Aggregator):
         players = {c.sequence.text: c.sequence for c in pool}
         seeds = {text: digest(salt, text) for text in players}
         standing = sorted(players, key=seeds.__getitem__)
-        matches, round_ = scope.child("match"), 0
+        matches, round_, told = scope.child("match"), 0, False
         while len(standing) > 1:
             odd = len(standing) % 2
             bye, playing = standing[:odd], standing[odd:]
@@ -56,13 +56,14 @@ class KnockOut(Aggregator):
             scores = await scope.attempt(self.judge.compare(meeting, scope=matches.child(str(round_))))
             if scores is None:
                 break
+            told = told or any(score.value is not None for score in scores)
             winners = [_winner(a, b, score.value, seeds) for (a, b), score in zip(pairs, scores, strict=True)]
             # Who has had a bye plays next.
             standing, round_ = winners + bye, round_ + 1
         members = texts(pool)
         inside = [i for i, text in enumerate(members) if text in set(standing)]
         best = best_of([None] * len(inside), [members[i] for i in inside], salt)
-        return Selection(inside[best.index], {})
+        return Selection(inside[best.index], {}, blind=len(players) > 1 and not told)
 
 
 def _winner(a: str, b: str, value: float | None, seeds: dict[str, bytes]) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from functools import cached_property
 from typing import Any
 
-from metagen.errors import UnsupportedError
+from metagen.errors import MetagenError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.generators.primitive import EngineGenerator
 from metagen.parts import arguments_of
 from metagen.strategies.base import Strategy
+from metagen.strategies.chain.function import FunctionStrategy
 from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.parallel import ParallelStrategy
 
@@ -32,7 +35,7 @@ def with_sampling(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
 
 def with_samples(strategy: Strategy, n: int) -> Strategy:
     """The strategy with another number of samples. Raises UnsupportedError where it has none."""
-    given = dict(arguments_of(strategy))
+    given = _arguments(strategy) or {}
     if "n" not in given:
         raise UnsupportedError(f"n={n}: {type(strategy).__name__} has no number of samples to change")
     return strategy if given["n"] == n else type(strategy)(**given | {"n": n})
@@ -43,10 +46,27 @@ def generators_of(part: Any) -> list[EngineGenerator]:
     return [one for one in _writers(part) if isinstance(one, EngineGenerator)]
 
 
+def _arguments(part: Strategy | ChainStep) -> dict[str, Any] | None:
+    """What a part was made with; None where it keeps something of that under another name."""
+    try:
+        return dict(arguments_of(part))
+    except MetagenError:
+        return None
+
+
+def _kept(part: Strategy | ChainStep) -> dict[str, Any]:
+    """What a part keeps of what it was made with, under names of its own; not what it has worked out from that."""
+    worked_out = (cached_property, property)
+    return {k: v for k, v in vars(part).items() if not isinstance(getattr(type(part), k, None), worked_out)}
+
+
 def _writers(part: Any) -> list[Generator]:
     """All that write for a strategy and are made of no others."""
     if isinstance(part, Strategy | ChainStep):
-        return [found for _, value in arguments_of(part) for found in _writers(value)]
+        given = _arguments(part)
+        judges: frozenset[str] = getattr(part, "judges", frozenset())
+        kept = {k: v for k, v in (_kept(part) if given is None else given).items() if k not in judges}
+        return [found for value in kept.values() for found in _writers(value)]
     if isinstance(part, Generator):
         return [part]
     if isinstance(part, Mapping):
@@ -75,10 +95,22 @@ def _is_greedy(generator: Generator) -> bool:
 def _rewrite(part: Any, changes: Mapping[str, Any]) -> Any:
     if isinstance(part, EngineGenerator):
         return part.replace(**changes)
+    if isinstance(part, FunctionStrategy):  # its program has its generators in itself
+        return part
     if isinstance(part, Strategy | ChainStep):
-        given = dict(arguments_of(part))
-        made = {name: _rewrite(value, changes) for name, value in given.items()}
-        return part if all(made[name] is given[name] for name in given) else type(part)(**made)
+        given = _arguments(part)
+        old = _kept(part) if given is None else given
+        judges: frozenset[str] = getattr(part, "judges", frozenset())
+        new = {name: value if name in judges else _rewrite(value, changes) for name, value in old.items()}
+        if all(new[name] is old[name] for name in old):
+            return part
+        if given is None:
+            other = copy(part)
+            vars(other).clear()
+            vars(other).update(new)
+            return other
+        # Who judges by default is the generator as it was.
+        return type(part)(**new | {name: old["generator"] for name in judges if old[name] is None})
     if isinstance(part, Generator):
         return part
     if isinstance(part, Mapping):

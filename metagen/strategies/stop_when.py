@@ -68,6 +68,7 @@ class StopWhen(Strategy):
             (done,) = await self.generator.generate(
                 done, until=self.every or Tokens(16), scope=scope.child(f"block/{block}")
             )
+            scope.offers.clear()
             scope.offer(done)
             block += 1
         return done if done.finish is not None else replace(done, finish="stop")

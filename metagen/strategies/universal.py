@@ -99,6 +99,8 @@ class UniversalSelfConsistency(ParallelStrategy):
     judge: the generator itself by default.
     """
 
+    judges = frozenset({"judge"})
+
     judge: Generator | None = None
     votes: Count = 1
     ask: Form[abc.Sequence[str]] = MOST_CONSISTENT

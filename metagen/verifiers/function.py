@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Awaitable, Callable
 from dataclasses import field
+from functools import cached_property
 
 from metagen.border import call, call_or_await, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
-from metagen.parts import part
+from metagen.parts import name_of, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
+
+#: The name of a verifier that is given none.
+UNNAMED = "function"
 
 
 def _out_of_range(score: float | Score) -> str | None:
@@ -35,17 +39,21 @@ class FunctionVerifier(PrimitiveVerifier):
     An async function scores candidates side by side; a plain one in a thread, one candidate after the other. Each score
     is recorded when it is there.
 
+    name: part of the fingerprint, by which scores are found again; change it when the function changes its mind.
+    Without one, what the function is called, does and closes over stands in its place.
+
     The function sees the thought of a sequence, where there is one: `sequence.thought`.
     """
 
     sees_thoughts = True
 
     function: Callable[[Sequence], float | Score | Awaitable[float | Score]] = field(kw_only=False)
-    name: str = "function"
+    name: str = UNNAMED
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return digest("function verifier", self.name).hex()
+        own = () if self.name != UNNAMED else (name_of(self.function),)
+        return digest("function verifier", self.name, *own).hex()
 
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         if ours(self.function) and not is_async(self.function):

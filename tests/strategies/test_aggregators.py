@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from metagen.budget import Budget
-from metagen.errors import InputError, MetagenError
+from metagen.errors import BudgetExhausted, InputError, MetagenError
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence, digest
@@ -92,6 +92,33 @@ ALL: list[Callable[[], Aggregator]] = [
     lambda: MinimumBayesRisk(EditSimilarity(), verifier=LENGTH),
     lambda: MinimumBayesRisk(FunctionUtility(lambda a, b: float(a.text < b.text))),
 ]
+
+
+def test_shares_of_ranks_are_their_points() -> None:
+    draw = writes("3 5", "5 7", "5 3")
+    ranked = Ranked(FunctionRule(lambda text: text), ballot=str.split)
+    shares = Parallel(draw, 3, aggregator=ranked).solve(PROMPT).shares
+    assert shares == pytest.approx({"5": 5 / 9, "3": 3 / 9, "7": 1 / 9})
+
+
+def test_where_the_comparison_is_refused_what_has_an_answer_is_chosen() -> None:
+    class Refused(FunctionUtility):
+        async def matrix(self, *given: Any, scope: Scope, **options: Any) -> Any:
+            raise BudgetExhausted("seconds", 20.0, 1.0, 0.0)
+
+    draw = writes("no", "a=1", "b=2")
+    choose = MinimumBayesRisk(Refused(lambda a, b: 1.0), answer=ANSWER)
+    result = Parallel(draw, 3, aggregator=choose).solve(PROMPT)
+    assert result.text in ("a=1", "b=2") and result.exhausted
+
+
+def test_two_functions_without_names_are_two_verifiers() -> None:
+    one, two = FunctionVerifier(lambda s: 0.9), FunctionVerifier(lambda s: 0.1)
+    assert one.fingerprint != two.fingerprint
+    result = PessimisticBestOfN(writes("a", "b"), 2, verifiers=[one, two], penalty=1.0).solve(PROMPT)
+    assert result.usage.calls == 2 + 4
+    named = [FunctionVerifier(f, name="n") for f in (lambda s: 0.9, lambda s: 0.1)]
+    assert named[0].fingerprint == named[1].fingerprint
 
 
 @pytest.mark.parametrize("make", ALL)

@@ -9,7 +9,7 @@ import pytest
 
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
-from metagen.sequence import Prompt, digest
+from metagen.sequence import Prompt, Score, digest
 from metagen.strategies.base import Strategy
 from metagen.strategies.knockout import KnockOutTournament
 from metagen.testing import StrategyLaws, numbers
@@ -49,6 +49,18 @@ def judge(arena: Arena) -> PairwiseJudge:
 
 def writes(*texts: str) -> FunctionGenerator:
     return FunctionGenerator(lambda p, s, i: texts[i], count=len, max_tokens=20, name=" ".join(texts))
+
+
+def test_a_judge_that_says_nothing_leaves_the_choice_to_chance_and_that_is_told() -> None:
+    class Silent(PairwiseJudge):
+        async def compare(self, pairs: Iterable[object], scope: object) -> list[Score]:  # type: ignore[override]
+            return [Score(None, verdict="unparsable") for _ in pairs]
+
+    with Arena() as arena:
+        silent = Silent(LabelRespondent(arena, COMPARE))
+        assert KnockOutTournament(writes("1", "2", "3"), 3, judge=silent).solve(PROMPT).exhausted
+        assert not KnockOutTournament(writes("1", "1"), 2, judge=silent).solve(PROMPT).exhausted
+        assert not KnockOutTournament(writes("1", "2"), 2, judge=judge(arena)).solve(PROMPT).exhausted
 
 
 @pytest.mark.parametrize("n", range(1, 10))

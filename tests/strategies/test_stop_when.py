@@ -63,6 +63,15 @@ def test_what_ends_by_itself_has_its_own_end_and_a_limit_is_kept() -> None:
         assert cut.exhausted and cut.usage.generated is not None and cut.usage.generated <= 3
 
 
+def test_where_a_budget_ends_it_all_that_was_written_is_returned() -> None:
+    with engine() as model:
+        writer = model.generator(max_tokens=64, ignore_eos=True)
+        never = StopWhen(writer, lambda s: False, name="never", every=Tokens(4))
+        for budget in ({"calls": 3}, {"generated": 12}):
+            result = never.solve("?", budget=budget)
+            assert len(result.text) == result.usage.generated == 12 and result.exhausted
+
+
 def test_the_function_is_asked_again_of_what_was_recorded_and_nothing_is_drawn_twice() -> None:
     journal, asked = CountingJournal(), list[str]()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import abc
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final
 
 from metagen.errors import InputError
@@ -109,4 +109,4 @@ def confident_vote(
     chosen = weighted_vote(
         [classes[i] for i in kept], [confidences[i] for i in kept], [members[i] for i in kept], salt
     )
-    return Selection(kept[chosen.index], chosen.totals, chosen.blind)
+    return replace(chosen, index=kept[chosen.index])

@@ -89,6 +89,7 @@ class OnlineConfidence(Strategy):
         keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]
         selection = weighted_vote(keys, values, texts, prefix.prompt.digest.hex())
+        scope.votes = selection.totals or None
         return replace(voting[selection.index].sequence, exhausted=scope.exhausted or selection.blind)
 
     async def _watch(self, prefix: Sequence, least: float, scope: Scope) -> Sequence:

@@ -63,7 +63,8 @@ class WeightedUntilSure(AdaptiveStrategy):
     """A weighted vote over as many samples as it takes until one answer holds `share` of the scores, at most n.
 
     For one sample of which the verifier is sure, see rejection sampling, or `Adaptive` with `Best` and `Sure`. share:
-    of all scores, which one answer must hold. mass: the least sum of all scores. batch: samples between two looks.
+    of all scores, which one answer must hold. mass: the least sum of that answer's scores. batch: samples between two
+    looks.
 
     Examples:
         >>> import metagen as mg

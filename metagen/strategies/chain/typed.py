@@ -119,12 +119,15 @@ class Typed(Strategy, Generic[M]):
         turns, reply = [first], prefix
         for i in range(self.tries):
             try:
-                said = await reply_to(
+                asking = reply_to(
                     prefix, *turns, generator=self._held, scope=scope.child(f"try/{i}"), chat=self.chat
                 )
+                said = await scope.attempt(asking)
             except PromptError:
                 if i == 0:
                     raise
+                break
+            if said is None:  # a limit ends it: the last reply is returned
                 break
             fault = self.fault(said.text)
             reply = said.reroot(prefix).with_score(TYPED, Score(float(fault is None), feedback=fault))

@@ -27,6 +27,8 @@ class Reflexion(RefinementStrategy):
     tries at most. accept: the score that ends it. Raises InputError for memory < 1.
     """
 
+    judges = frozenset({"reflector"})
+
     verifier: Verifier = field()
     reflector: Generator | None = None
     reflect: Form[str, str | None] = REFLECT

@@ -19,6 +19,8 @@ class SelfRefine(RefinementStrategy):
     critique: makes the prompt for the critic of task and candidate.
     """
 
+    judges = frozenset({"critic"})
+
     critic: Generator | None = None
     critique: Form[str, str | None] = CRITIQUE
     stop: str | None = STOP

@@ -14,6 +14,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, Tokens, Until
 from metagen.strategies.aggregate import best_of
+from metagen.strategies.aggregators import ranks, texts
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judge
 from metagen.strategies.tree.search import check_generator, check_verifier
@@ -105,7 +106,7 @@ class Blockwise(Strategy):
         """The highest value, by the rule of best-of-n among those that may go on or have ended well."""
         pool = [c for c in candidates if c.eligible or _goes_on(c.sequence)] or candidates
         salt = prefix.prompt.digest.hex()
-        selection = best_of([c.value for c in pool], [c.sequence.text for c in pool], salt)
+        selection = best_of(ranks(pool), texts(pool), salt)
         chosen = pool[selection.index]
         sequence = chosen.sequence
         if selection.blind and self.until is None:

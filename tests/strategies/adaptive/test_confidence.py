@@ -177,6 +177,17 @@ def test_the_confident_minority_wins() -> None:
     assert len(names) == 3 and Confident(LAST).fingerprint in names
 
 
+def test_shares_are_those_of_the_votes_that_counted() -> None:
+    generator = said(("a1", (-2.0, -2.0)), ("b1", (-2.0, -1.0)), ("d2", (-0.1, -0.1)), ("e3", (-0.5,)))
+    one, two = (ConfidentVote(generator, 4, answer=LAST, keep=keep) for keep in (0.25, 0.5))
+    assert one.solve(PROMPT).shares == {"2": 1.0}
+    shares = two.solve(PROMPT).shares
+    assert list(shares) == ["2", "3"] and sum(shares.values()) == pytest.approx(1.0)
+    assert shares["2"] == pytest.approx(math.exp(-0.1) / (math.exp(-0.1) + math.exp(-0.5)))
+    watched = OnlineConfidence(generator, 4, answer=LAST, warmup=4, keep=0.25)
+    assert watched.solve(PROMPT).shares == {"2": 1.0}
+
+
 def test_the_vote_is_weighted_by_raw_confidence() -> None:
     """Two of 2.0 outweigh one of 3.9 and not one of 4.1, which values or ranks would not tell."""
     for most, answer in ((3.9, "1"), (4.1, "2")):

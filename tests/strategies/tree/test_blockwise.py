@@ -140,6 +140,17 @@ def test_one_block_is_best_of_n(letters: EnumerableEngine) -> None:
         assert (blockwise.sequence, blockwise.candidates) == (best.sequence, best.candidates)
 
 
+def test_rewards_that_a_map_makes_equal_are_told_apart_as_by_best_of_n(letters: EnumerableEngine) -> None:
+    def reward(sequence: Sequence) -> Score:
+        raw = 38.0 + sequence.text.count("a") + len(sequence.text) / 10
+        return Score(1.0, raw=raw)
+
+    judge, generator = FunctionVerifier(reward, name="large rewards"), letters.generator(max_tokens=8)
+    for seed in range(10):
+        best = BestOfN(generator, 5, verifier=judge).solve(PROMPT, seed=seed)
+        assert Blockwise(generator, 5, verifier=judge).solve(PROMPT, seed=seed).text == best.text
+
+
 def test_one_candidate_is_plain_sampling(letters: EnumerableEngine) -> None:
     generator = letters.generator(max_tokens=8)
     exact = {"".join(k[:-1]): p for k, p in letters.sequences(max_tokens=LONGEST + 1).items()}
