@@ -370,11 +370,15 @@ def grade(
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
     """`NAME=VALUE` options as a mapping. InputError for one without both."""
-    found = {}
+    found: dict[str, str] = {}
     for one in given or ():
         name, _, value = one.partition("=")
         if not name or not value:
             raise InputError(f"{option} {one}: expected NAME=VALUE, such as {option} seconds=working_time")
+        if found.get(name, value) != value:
+            raise InputError(
+                f"{option} {name} is given twice, as {found[name]!r} and {value!r}; give one of them"
+            )
         found[name] = value
     return found
 
@@ -425,8 +429,11 @@ def _study(found: Study, root: Path, as_json: bool, watched: Watched) -> None:
     from metagen.runs.page import study_report as pages
     from metagen.runs.work.progress import Meter
 
-    meter, directory = Meter(), StudyDirectory(root)
-    with watched.follow(directory, study_schema.dump(found), meter) as told:
+    meter, directory = Meter(), StudyDirectory.at(root)
+    with (
+        directory.files.hold("run"),
+        watched.follow(directory, study_schema.dump(found), meter) as told,
+    ):
 
         def begins(role: str) -> None:
             output.say(f"{role} …")

@@ -10,6 +10,7 @@ import typer
 
 from metagen.cli import output
 from metagen.cli.options import Json, Trust
+from metagen.errors import InputError
 
 
 class Kind(StrEnum):
@@ -62,7 +63,10 @@ def schema(
     if out is None:
         typer.echo(text)
         return
-    out.write_text(text + "\n", encoding="utf-8")
+    try:
+        out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--out {str(out)!r} cannot be written: {error}; give another path") from error
     typer.echo(f"wrote {out}; an editor with a YAML language server reads it from the first line of a file:")
     typer.echo(f"# yaml-language-server: $schema={out}")
 

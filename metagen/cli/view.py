@@ -21,7 +21,7 @@ BACKLOG = 128
 def view(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Runs, studies, or directories of them.", show_default="runs"),
+        typer.Argument(help="Runs, studies, or directories of them; or names in runs/.", show_default="runs"),
     ] = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0: one that is free.")

@@ -121,7 +121,10 @@ async def _ask(
         shape = {"name": schema.name, "schema": schema.json_schema.model_dump(exclude_none=True)}
         body["response_format"] = {"type": "json_schema", "json_schema": shape}
     body |= {"model": name, "messages": list(map(_turn, messages))}
-    return _output(await local.answer("chat", body | (config.extra_body or {}) | fields))
+    body |= config.extra_body or {}
+    if isinstance(asked := body.get("metagen"), dict):
+        fields = {**fields, "metagen": {**asked, **(fields.get("metagen") or {})}}
+    return _output(await local.answer("chat", body | fields))
 
 
 def _turn(message: ChatMessage) -> dict[str, Any]:

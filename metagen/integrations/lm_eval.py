@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -41,7 +42,8 @@ class MetagenLM(LM):
 
     file: of an experiment; or strategies, by name or one alone. model: which of them, where there are several.
     own_sampling: temperature and other sampling parameters of tasks are not looked at: nearly all tasks ask for greedy
-    samples, which a strategy that compares samples refuses. seed: of each text. concurrency: texts at work at a time.
+    samples, which a strategy that compares samples refuses. seed: of each text; the next ones for texts that are asked
+    for several times (`repeats`). concurrency: texts at work at a time.
     With `apply_chat_template` it is asked by turns.
     """
 
@@ -86,10 +88,12 @@ class MetagenLM(LM):
 
     async def _all(self, requests: list[Instance]) -> list[str]:
         places = asyncio.Semaphore(self._concurrency)
+        seen = Counter[str]()
 
-        async def one(request: Instance) -> str:
+        async def one(request: Instance, number: int) -> str:
             context, asked = request.args
             fields = {**self._fields, **_fields(asked)}
+            fields["seed"] += number
             async with places:
                 if isinstance(context, Chat):
                     answer = await self._local.answer("chat", fields | {"messages": json.loads(context)})
@@ -100,7 +104,12 @@ class MetagenLM(LM):
             self.cache_hook.add_partial("generate_until", request.args, text)
             return text
 
-        tasks = [asyncio.ensure_future(one(request)) for request in requests]
+        tasks = []
+        for request in requests:
+            # A task with repeats sends one request several times, and wants other samples each time.
+            same = json.dumps([type(request.args[0]).__name__, *request.args], sort_keys=True, default=repr)
+            tasks.append(asyncio.ensure_future(one(request, seen[same])))
+            seen[same] += 1
         try:
             return await asyncio.gather(*tasks)
         finally:

@@ -53,14 +53,26 @@ def run(
     of the events of each problem and configuration. An interrupt leaves all journals sound.
 
     Raises ConfigError for development problems that are test problems, InputError for a role without problems and for a
-    directory that holds a study of other data or seeds, and the first error of a role that delivered nothing.
+    directory that holds a study of other data or seeds, JournalLocked while another process runs it, and the first
+    error of a role that delivered nothing.
     """
     plan.check(study)
     directory = StudyDirectory.at(root)
+    # A second one would give the first another study.yaml.
+    with directory.files.hold("run"):
+        return _run(study, directory, meter or Meter(), begins, observe)
+
+
+def _run(
+    study: Study,
+    directory: StudyDirectory,
+    meter: Meter,
+    begins: Callable[[str], None] | None,
+    observe: Observe | None,
+) -> StudyResult:
     _same_seed(study, directory)
     before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
     directory.files.write(STUDY, schema.dump(study))
-    meter = meter or Meter()
     try:
         _every(study, directory, _Told(meter, begins or (lambda role: None), observe))
     except JournalMismatch as error:

@@ -291,9 +291,15 @@ def _frame(form: AnyForm, chunk: dict[str, Any] | None) -> str:
 
 
 def _check_quota(client: Client) -> None:
-    if client.account is None:
+    account = client.account
+    if account is None:
         return
-    spent = [name for name, left in zip(DIMENSIONS, client.account.left(), strict=True) if left <= 0]
+    # What is only reserved comes back in part: who needs it waits.
+    spent = [
+        name
+        for name, used in zip(DIMENSIONS, account.spent, strict=True)
+        if (most := getattr(account.budget, name)) is not None and used >= most
+    ]
     if spent:
         raise ApiError(429, f"the budget of this key is spent: {', '.join(spent)}", code="insufficient_quota")
 

@@ -51,6 +51,10 @@ class Limits(Read):
     seconds: Annotated[float, Field(ge=0)] | None = None
 
 
+#: How headers begin that say what `metagen` may say in a body.
+HEADER = "x-metagen-"
+
+
 class Options(Read):
     """What a request asks of metagen, in the field `metagen` of its body.
 
@@ -294,11 +298,12 @@ def parse(kind: type[R], body: Any, headers: Mapping[str, str]) -> R:
         raise ApiError(400, f"expected a JSON object, got {type(body).__name__}", code="invalid_json")
     beside = {
         name: _of_header(name, value)
-        for name in Options.model_fields
-        if (value := headers.get(f"x-metagen-{name}")) is not None
+        for header, value in headers.items()
+        if (name := header.removeprefix(HEADER)) != header
     }
-    if beside and isinstance(body.get("metagen", {}), dict):
-        body = {**body, "metagen": {**beside, **body.get("metagen", {})}}
+    own = {} if body.get("metagen") is None else body["metagen"]
+    if beside and isinstance(own, dict):
+        body = {**body, "metagen": {**beside, **own}}
     given = {name: value for name, value in body.items() if value is not None}
     try:
         return kind.model_validate(given)

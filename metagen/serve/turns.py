@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from metagen.generators.tool_calls import write_calls
+from metagen.sequence import words
 from metagen.serve.errors import refuse
 
 #: Fields of a turn that say nothing to a model. Clients send back what they were sent.
@@ -37,10 +38,8 @@ def _turn(message: dict[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any
     if made.get("role") == "developer":
         made["role"] = "system"
     if calls:
-        said = made.get("content")
-        made["content"] = "\n".join(
-            part for part in (said if isinstance(said, str) else "", write_calls(calls)) if part
-        )
+        said = words(made["content"], "a message with tool_calls") if made.get("content") else ""
+        made["content"] = "\n".join(part for part in (said, write_calls(calls)) if part)
     return made
 
 
@@ -74,4 +73,6 @@ def _in_order(calls: list[dict[str, Any]], answers: list[dict[str, Any]], place:
             f"messages.{place}.tool_call_id",
             f"{given!r:.120} answer the calls {ids!r:.120} before; expected one answer for each call",
         )
-    return [_turn(answers[given.index(one)], []) for one in ids]
+    left = {str(one): [a for a in answers if str(a.get("tool_call_id")) == str(one)] for one in ids}
+    # Calls whose ids are equal have their answers in order.
+    return [_turn(left[str(one)].pop(0), []) for one in ids]

@@ -21,6 +21,8 @@ MOST = 5_000
 POINTS = 400
 #: Amounts that are added up.
 SUMS = ("prefilled", "cached", "generated", "flops", "money", "seconds")
+#: One sample or score: problem, path, kind, who made it, content, index.
+Item = tuple[str, str, str, str, bytes, int]
 _FIELDS = {f.name for f in fields(Usage)}
 assert _FIELDS.issuperset(SUMS)
 
@@ -42,11 +44,16 @@ class Spent:
 
 @dataclass
 class Ledger:
-    """Adds up the records of one journal. mark: the last record that was read. whole: there was no more then."""
+    """Adds up the records of one journal. mark: the last record that was read. whole: there was no more then.
+
+    attempts: those that have begun, by their key, with the items that have not ended. waiting: by item, the attempts
+    that have not ended it, the newest last.
+    """
 
     mark: int = 0
     whole: bool = False
-    open_attempts: int = 0
+    attempts: dict[bytes, set[Item]] = field(default_factory=dict)
+    waiting: dict[Item, list[bytes]] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
     #: Second → records of kind generate, and tokens that they generated (None: unknown) in that second.
@@ -65,10 +72,11 @@ class Ledger:
 
     def _add(self, row: Row) -> None:
         if row.limit == ATTEMPT:
-            self.open_attempts += row.status == "open"
+            self._attempt(row)
             return
         if row.payload is None:  # refused
             return
+        self._end((row.problem, row.path, row.kind, row.by, row.content, row.index))
         self.problems[row.problem] += 1
         self.spent.setdefault((row.kind, row.by), Spent(row.kind)).add(row.usage)
         if row.kind == "generate":
@@ -76,6 +84,34 @@ class Ledger:
             made = row.usage.generated
             total = None if tokens is None or made is None else tokens + made
             self.seconds[int(row.started)] = (records + 1, total)
+
+    def _attempt(self, row: Row) -> None:
+        """An attempt that begins; or what became of it, which ends it."""
+        several = (row.payload or {}).get("items")
+        items = [(row.content, row.index)] if several is None else [(bytes.fromhex(c), n) for c, n in several]
+        if row.status == "open":
+            names = {(row.problem, row.path, row.kind, row.by, *item) for item in items}
+            for name in names - self.attempts.get(row.key, set()):
+                self.waiting.setdefault(name, []).append(row.key)
+            self.attempts[row.key] = names
+            return
+        for name in self.attempts.pop(row.key, ()):
+            self._leave(name, row.key)
+
+    def _end(self, name: Item) -> None:
+        """An item that ended, by its newest attempt."""
+        if not (keys := self.waiting.get(name)):
+            return
+        key = keys[-1]
+        self._leave(name, key)
+        self.attempts[key].discard(name)
+        if not self.attempts[key]:
+            del self.attempts[key]
+
+    def _leave(self, name: Item, key: bytes) -> None:
+        self.waiting[name].remove(key)
+        if not self.waiting[name]:
+            del self.waiting[name]
 
     def total(self, name: str) -> float | None:
         """An amount of all together; None where one of them does not know it."""
@@ -88,7 +124,7 @@ class Ledger:
         return {
             "whole": self.whole,
             "problems": len(self.problems),
-            "attempts": self.open_attempts,
+            "attempts": len(self.attempts),
             "spent": [
                 {"name": makers.name(by), "kind": kind, "records": spent.records, **spent.sums}
                 for (kind, by), spent in self.spent.items()

@@ -5,6 +5,7 @@ A name in an address is looked up among these and never becomes a path.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,28 +20,26 @@ DEPTH = 2
 
 @dataclass
 class Shelf:
-    """places: runs, studies, or directories of them. InputError for a place that does not exist.
+    """places: runs, studies, directories of them, or names in `runs/`. InputError for a place that does not exist.
 
     The default place may be missing: a run may make it later.
     """
 
     places: tuple[Path, ...]
     _found: dict[str, Path] = field(default_factory=dict)
+    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        for place in self.places:
-            if not place.is_dir() and place != RUNS:
-                raise InputError(
-                    f"there is no directory {str(place)!r}; give a run, or a directory with runs in it"
-                )
+        self.places = tuple(_place(place) for place in self.places)
 
     def runs(self) -> dict[str, RunDirectory]:
         """The runs that exist now, by name. A name stays what it is for as long as its run is there."""
-        for root in self._roots():
-            if root not in self._found.values():
-                self._found[self._name(root)] = root
-        self._found = {name: root for name, root in self._found.items() if _is_run(root)}
-        return {name: RunDirectory(root) for name, root in self._found.items()}
+        with self._looking:  # requests come in several threads
+            for root in self._roots():
+                if root not in self._found.values():
+                    self._found[self._name(root)] = root
+            self._found = {name: root for name, root in self._found.items() if _is_run(root)}
+            return {name: RunDirectory(root) for name, root in self._found.items()}
 
     def find(self, name: str) -> RunDirectory:
         """Raises InputError, with the nearest names, for a run that there is not."""
@@ -67,6 +66,18 @@ class Shelf:
         while name in self._found:
             name, number = f"{stem}~{number}", number + 1
         return name
+
+
+def _place(given: Path) -> Path:
+    """The directory, or the one of that name in `runs/`."""
+    if given.is_dir() or given == RUNS:
+        return given
+    if (RUNS / given).is_dir():
+        return RUNS / given
+    raise InputError(
+        f"there is no directory {str(given)!r}, and none of that name in {RUNS}/; give a run, or a directory with "
+        "runs in it"
+    )
 
 
 def outside(directory: RunDirectory) -> str | None:

@@ -66,6 +66,14 @@ def test_a_model_of_a_file_has_the_accuracy_of_its_strategy(tmp_path: Path) -> N
     assert 0 < usage.reasoning_tokens < usage.output_tokens
 
 
+def test_what_a_request_asks_of_metagen_stands_beside_what_the_model_asks(tmp_path: Path) -> None:
+    config = GenerateConfig(extra_body={"metagen": {"n": 2}})
+    options = {"budget": {"generated": 100_000}}
+    asked = get_model("metagen/vote", memoize=False, file=write(tmp_path), options=options, config=config)
+    got = asyncio.run(asked.generate(ASKED[0][0]))
+    assert got.metadata is not None and got.metadata["metagen"]["n"] == 2
+
+
 def test_a_solver_answers_by_a_strategy_of_this_process(tmp_path: Path) -> None:
     with voting() as vote:
         log = run(tmp_path, strategy(vote, seed=SEED), model="mockllm/model")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import filelock
 import pytest
 from typer.testing import CliRunner
 
@@ -55,6 +56,17 @@ def test_a_study_runs_and_reports(study_file: Write, tmp_path: Path) -> None:
     assert of_run.exit_code == 2 and "--papers is for studies" in " ".join(of_run.stderr.split())
     again = CliRunner().invoke(app, ["resume", str(root)])
     assert again.exit_code == 0 and "large" in again.stdout and "report.html" in "".join(again.stdout.split())
+
+
+def test_a_second_study_leaves_the_first_as_it_is(study_file: Write, tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    file = str(study_file(study="study:\n  budgets: {samples: [2]}\n", n="[1, 4]"))
+    assert CliRunner().invoke(app, ["study", file, "--out", str(root)]).exit_code == 0
+    before = (root / "study.yaml").read_bytes()
+    with filelock.FileLock(root / "run.lock"):
+        second = CliRunner().invoke(app, ["study", file, "--out", str(root), "--set", "grid.n=[1]"])
+    assert second.exit_code == 2 and "being written by another process" in " ".join(second.output.split())
+    assert (root / "study.yaml").read_bytes() == before
 
 
 def test_a_dry_run_says_what_each_role_would_take(study_file: Write, tmp_path: Path) -> None:

@@ -19,10 +19,13 @@ import openai
 import pytest
 
 import metagen as mg
-from metagen.budget import Budget, least
+from metagen.budget import Account, Budget, Turn, least
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch.engine import TorchEngine
 from metagen.runs.declare import schema
+from metagen.serve.app import _check_quota
+from metagen.serve.errors import ApiError
+from metagen.serve.gate import Client
 from metagen.serve.models import open_models
 from metagen.strategies.parallel import MajorityVote
 from metagen.verifiers.numbers import NumberRule
@@ -250,6 +253,25 @@ def test_options_in_headers_are_those_of_the_body(served: Running) -> None:
     for name, value in (("n", "many"), ("budget", "{"), ("progress", "perhaps"), ("exhausted", "no")):
         got = post(**{name: value})
         assert got.status_code == 400 and got.json()["error"]["param"] == f"metagen.{name}"
+    assert post(samples="8").json()["error"]["param"] == "metagen.samples"
+    body = {"model": "small/majority@4", "prompt": QUESTION, "metagen": None}
+    got = httpx.post(f"{served.url}/completions", json=body, headers={"X-Metagen-N": "3"}, timeout=60)
+    assert got.json()["metagen"]["n"] == 3
+
+
+def test_what_is_only_reserved_of_a_budget_is_not_spent() -> None:
+    client = Client("alice", account=Account(Budget(calls=4)))
+
+    async def main() -> None:
+        assert client.account is not None
+        grant = await Turn(client.account, ()).reserve(lambda k, cap: (0.0, 0.0, k, 0.0, 0.0), 4)
+        assert min(client.account.left()) == 0
+        _check_quota(client)
+        client.account.settle(grant, (0.0, 0.0, 4.0, 0.0, 0.0))
+        with pytest.raises(ApiError, match="spent: calls"):
+            _check_quota(client)
+
+    asyncio.run(main())
 
 
 def test_an_answer_may_be_sent_back_as_it_came(client: openai.OpenAI) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import openai
 import pytest
 
+from metagen.errors import PromptError
+from metagen.serve.turns import read_turns
 from tests.generators.openai.serving import Asked, Reply, Server
 from tests.serve.serving import QUESTION, serving
 from tests.serve.test_upstream import front
@@ -102,6 +104,23 @@ def test_each_call_gets_its_own_answer(tmp_path: Path) -> None:
             client.chat.completions.create(
                 model="through/one", messages=turns[:1], tools=TOOLS, parallel_tool_calls=False
             )
+
+
+def test_calls_of_one_id_have_their_answers_in_order_and_words_beside_them_are_kept() -> None:
+    call = {"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [{"type": "text", "text": "First I look it up."}]
+    turns = read_turns(
+        [
+            {"role": "assistant", "content": said, "tool_calls": [call, call]},
+            {"role": "tool", "tool_call_id": "", "content": "12"},
+            {"role": "tool", "tool_call_id": "", "content": "99"},
+        ]
+    )
+    assert [turn["content"] for turn in turns[1:]] == ["12", "99"]
+    assert turns[0]["content"].startswith("First I look it up.\n<tool_call>")
+    image = {"role": "assistant", "content": [{"type": "image_url"}], "tool_calls": [call]}
+    with pytest.raises(PromptError, match="image_url"):
+        read_turns([image])
 
 
 def test_a_model_without_a_place_for_tools_says_so(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from metagen.cli import app
+from metagen.view.shelf import Shelf
 from tests.view.conftest import Runs
 
 
@@ -67,6 +68,14 @@ def test_a_port_that_is_taken_is_an_error_with_a_remedy(runs: Runs) -> None:
         port = taken.getsockname()[1]
         done = CliRunner().invoke(app, ["view", str(runs.root), "--port", str(port), "--no-open"])
     assert done.exit_code == 2 and f"127.0.0.1:{port}" in done.output and "another --port" in done.output
+
+
+def test_a_run_is_known_by_its_name_as_other_commands_know_it(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").symlink_to(runs.root)
+    monkeypatch.chdir(tmp_path)
+    assert list(Shelf((Path("one"),)).runs()) == ["one"]
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -1,21 +1,31 @@
 """What the viewer tells of runs: figures of tables, calls of journals, and of a run without an end so far."""
 
 import asyncio
+import contextlib
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from metagen.errors import InputError
+from metagen.attempts import lost_attempts
+from metagen.errors import InputError, MetagenError
+from metagen.generators.openai import OpenAIEngine
+from metagen.generators.openai.retries import Patience
 from metagen.journal import SQLiteJournal
 from metagen.runs.curves.measured import derive
 from metagen.runs.directory import RunDirectory
 from metagen.runs.table.tables import read
+from metagen.runs.work.makers import Makers
+from metagen.scope import Scope
+from metagen.sequence import Prompt, Sequence
 from metagen.view import ledger
 from metagen.view.desk import expected
 from metagen.view.replay import Replayer
 from metagen.view.shelf import Shelf
+from tests.generators.openai.serving import Asked, Reply, Server, answer
 from tests.view.conftest import CHAIN, FIRST, POOLED, SEARCH, Runs, desk, interrupt
 
 
@@ -97,6 +107,41 @@ def test_an_amount_that_a_record_does_not_know_is_unknown(runs: Runs) -> None:
     spent = next(iter(book.spent.values()))
     spent.sums["flops"] = None
     assert book.total("flops") is None
+
+
+def test_attempts_are_counted_until_their_items_end(tmp_path: Path) -> None:
+    """Two samples end, one request of three breaks off, and one is free."""
+
+    async def handler(asked: Asked) -> Reply:
+        if asked.number == 2:
+            return Reply(body=answer(), cut=3)
+        return Reply(400, {"error": {"message": "no"}}) if asked.number == 3 else Reply(body=answer())
+
+    with (
+        Server(handler).open() as server,
+        OpenAIEngine("m", base_url=server.url, patience=Patience(attempts=1)) as engine,
+        SQLiteJournal(tmp_path / "journal.sqlite") as journal,
+    ):
+        for number in range(4):
+            scope = Scope.root(f"p{number}", journal=journal)
+            with contextlib.suppress(MetagenError):
+                asyncio.run(engine.generator().generate(Sequence.of(Prompt.of("What?")), scope=scope))
+        assert sum(len(lost_attempts(journal, f"p{number}")) for number in range(4)) == 1
+        book = ledger.Ledger()
+        book.read(journal)
+    assert len(book.attempts) == 1 and book.data(Makers())["attempts"] == 1
+
+
+def test_a_new_run_that_several_requests_find_has_one_name(runs: Runs) -> None:
+    shelf = Shelf((runs.root,))
+    start = threading.Barrier(8)
+
+    def look(_: int) -> list[str]:
+        start.wait()
+        return list(shelf.runs())
+
+    with ThreadPoolExecutor(8) as threads:
+        assert {tuple(found) for found in threads.map(look, range(8))} == {("one", "two")}
 
 
 def test_a_search_is_told_as_the_tree_that_it_was(runs: Runs) -> None:

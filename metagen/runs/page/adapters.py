@@ -196,15 +196,22 @@ def data(found: Pipeline, *, most: int = MOST) -> list[dict[str, Any]]:
 
 
 def check_file(file: Path) -> None:
-    """InputError for a file that is no picture by its name."""
+    """InputError for a file that is no picture by its name, and for one that cannot be written."""
     if file.suffix not in PICTURES:
         raise InputError(f"--out {str(file)!r}: expected a file that ends with one of {', '.join(PICTURES)}")
+    there = file.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
+    except OSError as error:
+        raise InputError(f"--out {str(file)!r} cannot be written: {error}; give another path") from error
+    if not there:
+        file.unlink()
 
 
 def write(found: Pipeline, file: Path, *, most: int = MOST, title: str = "") -> None:
     """The picture; as a page (.html) with its table beside it, which fetches nothing."""
     check_file(file)
-    file.parent.mkdir(parents=True, exist_ok=True)
     figure = picture(found, most=most, title=title if file.suffix != ".html" else "")
     if file.suffix != ".html":
         with style():

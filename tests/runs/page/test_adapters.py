@@ -17,7 +17,7 @@ from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.stages import Pipeline, pipeline
 from metagen.generators.engine import SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
-from metagen.runs.page.adapters import cautions, data, params_of, picture, render, write
+from metagen.runs.page.adapters import cautions, check_file, data, params_of, picture, render, write
 from metagen.sequence import Sequence
 
 
@@ -45,6 +45,15 @@ def found() -> Pipeline:
 )
 def test_values_are_yaml(typed: list[str], params: SamplingParams) -> None:
     assert params_of(typed) == params
+
+
+def test_a_place_that_cannot_be_written_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for asked in (["explain", "Q:", "--out"], ["schema", "--out"]):
+        result = CliRunner().invoke(app, [*asked, str(tmp_path / "file" / "x.svg")])
+        assert result.exit_code == 2 and "cannot be written" in " ".join(result.output.split()), result.output
+    check_file(tmp_path / "new" / "x.svg")
+    assert not (tmp_path / "new" / "x.svg").exists()
 
 
 def test_a_preset_and_what_stands_beside_it() -> None:
