@@ -127,7 +127,8 @@ def best_of_k_by_verdicts(
     def once() -> Floats:
         some = given if v == given.shape[-1] else rng.permuted(given, axis=-1)[..., :v]
         said = (~np.isnan(some)).sum(axis=-1)
-        score = np.nansum(some, axis=-1) / np.where(said, said, np.nan)
+        # In one order, so that equal verdicts have equal means; NaN goes last.
+        score = np.nansum(np.sort(some, axis=-1), axis=-1) / np.where(said, said, np.nan)
         return best_of_k(score, right, ks).accuracy
 
     found = np.stack([once() for _ in range(1 if v == given.shape[-1] else draws)])

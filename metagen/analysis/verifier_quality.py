@@ -148,8 +148,11 @@ def verifier_quality(
     chosen = best_of_n(pool, ns)
     curve = _curve(pool, ns, chosen, rates, groups)
     counts = pool.correct.sum(axis=1)
+    shares = counts / pool.sizes
     with np.errstate(invalid="ignore"):
-        limits = rates.limit(counts / pool.sizes)
+        limits = rates.limit(shares)
+    # Where nothing would be accepted, one of all is taken.
+    limits = np.where(np.isnan(limits), shares, limits)
     if (steps is None) != (first_errors is None):
         raise InputError("first errors need both steps= and first_errors=, and one of them is missing")
     found = None
@@ -159,7 +162,7 @@ def verifier_quality(
     return VerifierQuality(
         problems=len(pool.sizes),
         samples=int(pool.sizes.sum()),
-        accuracy=float((counts / pool.sizes).mean()),
+        accuracy=float(shares.mean()),
         unscored=1.0 - float(pool.scored.sum() / pool.sizes.sum()),
         auc=Estimate.of(aucs(pool)),
         pooled_auc=pooled_auc(pool.scores[pool.present][None], pool.correct[pool.present][None]),
@@ -167,7 +170,7 @@ def verifier_quality(
         mce=bins.largest_error,
         brier=brier_score(scores, correct),
         rates=rates,
-        limit=float(np.nanmean(limits)) if not np.isnan(limits).all() else float("nan"),
+        limit=float(limits.mean()),
         curve=curve,
         fall=over_optimisation(chosen, ns) if len(ns) > 1 and len(pool.sizes) >= FEW else None,
         length=length_bias(pool, lengths, ns) if lengths is not None else None,

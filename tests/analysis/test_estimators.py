@@ -489,6 +489,12 @@ class TestContract:
 # -- best-of-k by the mean of several verdicts -------------------------------------------------------------------------
 
 
+def test_equal_verdicts_in_another_order_tie() -> None:
+    verdicts, correct = [[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]], [[True, False]]
+    found = best_of_k_by_verdicts(verdicts, correct, [2], 3, np.random.default_rng(0))
+    assert found.accuracy[0] == 0.5
+
+
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 def test_best_of_k_by_verdicts_is_the_average_over_all_draws_of_verdicts() -> None:
     """Against every way of drawing v of V verdicts of each sample, one that said nothing among them."""

@@ -151,6 +151,11 @@ def test_the_limit_is_the_mean_of_what_problems_tend_to() -> None:
     assert (t, f) == (1.0, 0.5) and q.limit == pytest.approx(np.mean(limits))
 
 
+def test_a_problem_of_which_nothing_is_accepted_tends_to_one_of_all() -> None:
+    q = verifier_quality([[0.9, 0.1], [0.2, 0.1]], [[1, 0], [0, 0]], threshold=0.5)
+    assert (q.rates.false_positive, q.limit) == (0.0, 0.5)
+
+
 def test_groups_are_what_predictions_are_told_within() -> None:
     scores, correct = pool(9, problems=40)
     pooled = verifier_quality(scores, correct)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from metagen.analysis.estimators import pass_at_k, subset_share
@@ -22,7 +23,7 @@ from metagen.errors import InputError
 from metagen.runs.curves.efficiency.called import Accelerator, Called, Shapes, known_places
 from metagen.runs.curves.efficiency.critical import longest
 from metagen.runs.curves.study import Floats
-from metagen.runs.declare import schema
+from metagen.runs.declare import registry, schema
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.table import tables
 from metagen.runs.table.tables import floats, integers, read_outcomes
@@ -120,7 +121,7 @@ def direct(
         return found
 
     spent = {name: spread(floats(table[name])) for name in (*SPENT, "verifier_flops")}
-    costs = {"samples": spread(np.full(len(table), float(line.n or 1))), **_columns(spent)}
+    costs = {"samples": spread(_samples(line, table)), **_columns(spent)}
     blocks = Called.blocks(directory, configuration)
     names = [f"{what}:{name}" for name in accelerators for what in ("roofline", "latency")]
     modelled = {name: np.full(count, np.nan) for name in (*([] if blocks is None else ["physical"]), *names)}
@@ -129,8 +130,19 @@ def direct(
     if blocks is not None and "lost" in table.column_names:  # runs of earlier versions do not tell
         modelled["physical"][spread(floats(table["lost"])) > 0] = np.nan
     costs |= modelled
-    done = ~np.isnan(costs["samples"])
+    done = np.isin(np.arange(count), columns)
     return {k: np.where(done, v, np.nan) for k, v in costs.items()}, spent["verifier_flops"]
+
+
+def _samples(line: Cell, table: pa.Table) -> Floats:
+    """Candidates, [problems of the table]: n, but what a strategy without n, or one that may end early, really drew."""
+    if line.n is not None and not registry.says(line.kind, "adaptive"):
+        return np.full(len(table), float(line.n))
+    calls = floats(table["calls"])
+    if "verifier_calls" in table.column_names:
+        return calls - floats(table["verifier_calls"])
+    # Runs of earlier versions do not tell.
+    return calls if line.verifier is None else np.full(len(table), np.nan)
 
 
 def _model(

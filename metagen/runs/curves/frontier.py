@@ -8,7 +8,7 @@ measures it on problems that had no part in the choice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import nan
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metagen.analysis.frontier import Point, frontier
-from metagen.analysis.ties import leaders, margin
+from metagen.analysis.ties import ENOUGH, leaders, margin
 from metagen.errors import InputError
 from metagen.runs.curves.measured import FEW, bounds
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, Rated, StudyResult
@@ -25,8 +25,8 @@ from metagen.runs.note import Note
 
 #: Relative difference of costs that is rounding.
 SLACK = 1e-9
-#: A point that a smaller share of the problems has takes no part: it would take the others' problems away.
-ENOUGH = 0.5
+#: Costs that strategies are compared at, the first that is known before the others.
+MAIN = ("flops", "flops_2n", "tokens", "generated", "samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,12 @@ def curves_with_cost(result: StudyResult, cost: str, *, oracle: bool = False) ->
 
     Without the points that fewer than half of the problems have (`ENOUGH`); `missing` names them.
     """
-    return [c for c in _enough(result) if (oracle or not c.oracle) and _payable(c, cost)]
+    return [c for c in enough(result) if (oracle or not c.oracle) and _payable(c, cost)]
 
 
 def main_cost(result: StudyResult) -> str | None:
     """The cost that strategies are compared at: exact FLOPs if most curves know them, else the next that they do."""
-    for cost in ("flops", "flops_2n", "tokens", "generated", "samples"):
+    for cost in MAIN:
         curves = [c for c in result.curves if not c.oracle]
         if curves and len(curves_with_cost(result, cost)) * 2 > len(curves):
             return cost
@@ -220,15 +220,20 @@ def ladder(curve: Curve, cost: str, over: Bools) -> tuple[Ints, Floats]:
 
 
 def optimal_size(
-    result: StudyResult, cost: str, budgets: Sequence[float], kind: str, resamples: int = 1000, seed: int = 0
+    result: StudyResult,
+    cost: str,
+    budgets: Sequence[float],
+    ours: Callable[[Curve], bool],
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> list[Size]:
-    """The best model for each budget, all under strategies of this kind (or name); smallest budget first.
+    """The best model for each budget, by those of its curves that are `ours`; smallest budget first.
 
-    A model with several such strategies counts with its first. Nothing if no model has one whose cost is known.
+    A model with several such curves counts with its first. Nothing if no model has one whose cost is known.
     """
     curves: dict[str, Curve] = {}
     for curve in curves_with_cost(result, cost):
-        if kind in (curve.kind, curve.strategy):
+        if ours(curve):
             curves.setdefault(curve.model, curve)
     if not curves:
         return []
@@ -277,7 +282,7 @@ def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:
     """Name the curves that a comparison at this cost lacks, because their cost is unknown or zero."""
     notes = []
     fine = {c.name for c in curves_with_cost(result, cost)}
-    pairs = zip(result.curves, _enough(result), strict=True)
+    pairs = zip(result.curves, enough(result), strict=True)
     # A curve that is left out altogether is said once, by `missing`.
     curves = [c for before, c in pairs if not c.oracle and (c is before or np.isfinite(c.accuracy).any())]
     zero = [c.name for c in curves if cost in c.costs and _zero(c, cost)]
@@ -293,14 +298,8 @@ def note_unknown_costs(result: StudyResult, cost: str) -> list[Note]:
 
 def missing(result: StudyResult) -> list[Note]:
     """Points that too few problems have, which are left out; and how many problems all curves have, if not all."""
-    notes = []
-    for curve in result.curves:
-        if not curve.oracle and (thin := _thin(curve)).any():
-            count = np.isfinite(curve.accuracy).sum(axis=1)
-            those = [f"{curve.configuration(p)} ({count[p]})" for p in np.flatnonzero(thin).tolist()]
-            few = f"measured on fewer than half of {curve.accuracy.shape[1]} problems: {', '.join(those)}; left out"
-            notes.append(Note(curve.name, few))
-    curves = [c for c in _enough(result) if not c.oracle and np.isfinite(c.accuracy).any()]
+    notes = note_thin(result)
+    curves = [c for c in enough(result) if not c.oracle and np.isfinite(c.accuracy).any()]
     every = len(result.problems)
     if curves and (both := int(shared_problems(curves).sum())) < every:
         own = {curve.name: int(shared_problems([curve]).sum()) for curve in curves}
@@ -310,8 +309,20 @@ def missing(result: StudyResult) -> list[Note]:
     return notes
 
 
+def note_thin(result: StudyResult) -> list[Note]:
+    """Points that too few problems have (`enough`)."""
+    notes = []
+    for curve in result.curves:
+        if not curve.oracle and (thin := _thin(curve)).any():
+            count = np.isfinite(curve.accuracy).sum(axis=1)
+            those = [f"{curve.configuration(p)} ({count[p]})" for p in np.flatnonzero(thin).tolist()]
+            few = f"measured on fewer than half of {curve.accuracy.shape[1]} problems: {', '.join(those)}; left out"
+            notes.append(Note(curve.name, few))
+    return notes
+
+
 @lru_cache(maxsize=4)
-def _enough(result: StudyResult) -> tuple[Curve, ...]:
+def enough(result: StudyResult) -> tuple[Curve, ...]:
     """The curves, unmeasured at points that too few problems have; the same objects at every call."""
     return tuple(
         replace(curve, accuracy=np.where(thin[:, None], nan, curve.accuracy))
@@ -350,7 +361,7 @@ def _rate(
     result: StudyResult, oracle: bool
 ) -> tuple[Bools, dict[Curve, dict[int, tuple[float, float, float, float, float]]]]:
     """The shared problems; by curve and point, mean accuracy, bounds, standard and Monte-Carlo error."""
-    curves = [c for c in _enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
+    curves = [c for c in enough(result) if (oracle or not c.oracle) and np.isfinite(c.accuracy).any()]
     over = shared_problems(curves)
     places = [
         (c, p) for c in curves for p in np.flatnonzero(np.isfinite(c.accuracy[:, over]).all(axis=1)).tolist()

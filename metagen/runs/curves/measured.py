@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from metagen import html
 from metagen.analysis.intervals import SHARES, interval
-from metagen.analysis.ties import first_best
+from metagen.analysis.ties import ENOUGH, first_best
 from metagen.runs.curves.study import Floats
 from metagen.runs.directory import Cell, RunDirectory, writing
 from metagen.runs.table.costs import USAGE
@@ -75,8 +75,15 @@ class Measured:
         return {**_named(self.cell, "generator", "strategy", "verifier", "n"), **_figures(self), "how": how}
 
 
+def comparable(measured: Iterable[Measured]) -> list[Measured]:
+    """Those that do not know the answers and have enough of the problems (`ENOUGH`) to be compared."""
+    ours = [m for m in measured if not m.cell.oracle]
+    most = max((m.problems for m in ours), default=0)
+    return [m for m in ours if m.problems >= ENOUGH * most]
+
+
 def most_accurate(measured: Iterable[Measured]) -> Measured | None:
-    """The most accurate configuration that does not know the answers; of those that tie (`analysis.ties`) the cheapest.
+    """The most accurate of those that can be compared; of those that tie (`analysis.ties`) the cheapest.
 
     Of equal accuracy and cost, the first.
     """
@@ -89,7 +96,7 @@ def most_accurate(measured: Iterable[Measured]) -> Measured | None:
             -m.accuracy,
         )
 
-    ours = sorted((m for m in measured if not m.cell.oracle), key=cost)
+    ours = sorted(comparable(measured), key=cost)
     return ours[first_best([m.accuracy for m in ours], [m.error for m in ours])] if ours else None
 
 
@@ -108,6 +115,11 @@ class LevelMeasured:
     def row(self) -> dict[str, Any]:
         """It in the table of levels."""
         return {**_named(self.cell, "generator", "strategy", "n"), **_figures(self)}
+
+
+def _of_pool(cell: Cell) -> tuple[str, str, int | None]:
+    """What sizes of a pool share, and what each configuration that ran by itself has alone."""
+    return cell.generator, cell.strategy, None if cell.pooled else cell.n
 
 
 def _named(cell: Cell, *names: str) -> dict[str, Any]:
@@ -129,12 +141,14 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({len(self.configurations)} configurations, {len(self.levels)} by level)"
 
-    def missing(self, problems: int) -> int:
-        """How many of so many problems lack a result. Some sizes of a recorded pool only some problems have."""
-        found: dict[tuple[str, str, int | None], int] = {}
+    def missing(self, problems: int, lines: Iterable[Cell]) -> int:
+        """How many of so many problems lack a result of these lines.
+
+        Some sizes of a recorded pool only some problems have.
+        """
+        found = {_of_pool(line): 0 for line in lines}
         for m in self.configurations:
-            key = m.cell.generator, m.cell.strategy, None if m.cell.pooled else m.cell.n
-            found[key] = max(m.problems, found.get(key, 0))
+            found[_of_pool(m.cell)] = max(m.problems, found.get(_of_pool(m.cell), 0))
         return problems - min(found.values(), default=0)
 
     @property
@@ -244,13 +258,24 @@ def _outcomes(directory: RunDirectory, line: Cell) -> Solved | None:
         return None
     correct = floats(table["correct"])
     total = _means(table)
-    judged, scored = _mean(table["verifier_flops"]), _mean(table["verifier_prefilled"])
-    made = {**total, "prefilled": plus(total["prefilled"], None if scored is None else -scored)}
+    judged = _mean(table["verifier_flops"])
+    made = {name: plus(total[name], _less(_judged(table, name))) for name in ("prefilled", "generated")}
     levels = integers(table["level"])
     return Solved(
         correct, np.zeros(len(correct)), levels, cost_columns(made, total, judged), np.arange(len(correct)),
         table["problem"].to_pylist(),
     )  # fmt: skip
+
+
+def _judged(table: pa.Table, name: str) -> float | None:
+    """Of a usage, the verifiers' part. Earlier versions do not tell what verifiers wrote, unless they read nothing."""
+    if (column := f"verifier_{name}") in table.column_names:
+        return _mean(table[column])
+    return 0.0 if _mean(table["verifier_prefilled"]) == 0 else None
+
+
+def _less(amount: float | None) -> float | None:
+    return None if amount is None else -amount
 
 
 def _means(table: pa.Table) -> dict[str, float | None]:

@@ -239,6 +239,8 @@ class Run:
         model, strategy, setting = self._names_of(line)
         counts = np.array(ns, dtype=np.int64)
         samples = np.repeat(np.maximum(counts, 1).astype(np.float64)[:, None], len(self.problems.ids), axis=1)
+        if not line.pooled:
+            samples = spent["samples"]
         total = self._by_size(model, {**spent, "samples": samples}, samples)
         written = self._definitions.get(line.generator, {})
         if written.get("kind") == "replay" and "seconds" in written.get("fields", {}):

@@ -23,9 +23,10 @@ from metagen.runs.declare.specs.fields import (
 )
 from metagen.values import Count, Integer, Positive, Quantity, Switch
 
-#: samples: candidates or leaves. generated: tokens written. tokens: those and the prefilled, verifiers' included.
-#: flops (exact), flops_2n, money: all of it. seconds: of calls, as measured; not of pools. `roofline:NAME` and
-#: `latency:NAME`: modelled seconds of work, and of waiting with unlimited replicas, on the accelerator NAME.
+#: samples: candidates or leaves; calls but those of verifiers, where a strategy has no n or may end early. generated:
+#: tokens written. tokens: those and the prefilled, verifiers' included. flops (exact), flops_2n, money: all of it.
+#: seconds: of calls, as measured; not of pools. `roofline:NAME` and `latency:NAME`: modelled seconds of work, and of
+#: waiting with unlimited replicas, on the accelerator NAME.
 COSTS: Final = ("samples", "generated", "tokens", "flops", "flops_2n", "money", "seconds")
 MODELLED: Final = ("roofline", "latency")
 #: What a setting changes: a field of the strategy, or `generator.FIELD`; {} is as the file has it.

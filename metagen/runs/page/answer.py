@@ -19,6 +19,7 @@ from metagen.runs.curves import frontier
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.page import draw
 from metagen.runs.page.headline import middle_budget
+from metagen.runs.questions.equal_compute import cheapest
 from metagen.runs.questions.recommend import recommend
 from metagen.runs.questions.section import Section, Table
 
@@ -91,8 +92,11 @@ def _table(result: StudyResult) -> Table | None:
     for budget in given[::-1][::stride][::-1]:
         try:
             found = recommend(result, {cost: budget})
-        except InputError:
-            rows.append((html.amount(budget), "no configuration is so cheap", "–", "–"))
+        except InputError as error:
+            least = cheapest(result, cost)
+            dear = least is not None and least[1] > budget
+            why = "no configuration is so cheap" if dear else str(error)
+            rows.append((html.amount(budget), why, "–", "–"))
             continue
         spent = found.costs.get(cost)
         bounds = "" if isnan(found.low) else f" ({words.between(found.low, found.high)})"

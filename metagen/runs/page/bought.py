@@ -9,7 +9,7 @@ from math import ceil, floor, isnan, log10
 from metagen.analysis.figures import Axis
 from metagen.analysis.frontier import Point
 from metagen.analysis.ties import first_best
-from metagen.runs.curves.measured import Measured
+from metagen.runs.curves.measured import Measured, comparable
 from metagen.runs.page.answer import Answer, draw_budgets, short_label
 from metagen.runs.page.figure import Cost
 from metagen.runs.questions.section import Table
@@ -25,7 +25,7 @@ UNITS: dict[Cost, tuple[Axis, str]] = {
 
 def answer(measured: Iterable[Measured]) -> Answer:
     """The figure and the table that the page of a run begins with, by FLOPs, else by tokens."""
-    honest = [m for m in measured if not m.cell.oracle]
+    honest = comparable(measured)
     cost = next((one for one in UNITS if honest and all(getattr(m, one) for m in honest)), None)
     if cost is None:
         return Answer({}, None)
@@ -89,10 +89,10 @@ def budgets(values: Iterable[float], most: int = BUDGETS) -> list[float]:
 
 
 def points(measured: Iterable[Measured], cost: Cost) -> list[Point]:
-    """Configurations that could be deployed, at their costs; of those that are one and the same, the first."""
+    """Configurations that can be compared, at their costs; of those that are one and the same, the first."""
     found: dict[tuple[str, float, float], Point] = {}
-    for m in measured:
-        if not m.cell.oracle and (value := getattr(m, cost)):
+    for m in comparable(measured):
+        if value := getattr(m, cost):
             point = Point(m.label, value, m.accuracy, m.low, m.high, m.error)
             found.setdefault((m.cell.generator, round(m.accuracy, 9), round(value, 6)), point)
     return list(found.values())

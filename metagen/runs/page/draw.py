@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, isnan
 
@@ -245,10 +245,7 @@ def best(result: StudyResult) -> Best | None:
     cells = frontier.cells(result, cost) if cost and axis else []
     if not cells or axis is None:
         return None
-    points = [
-        Point(cell.curve.full_name(cell.point), cell.cost, cell.accuracy, cell.low, cell.high)
-        for cell in cells
-    ]
+    points = [replace(cell.plot_point, label=cell.curve.full_name(cell.point)) for cell in cells]
     return Best(points, axis, f"{result.name}: the best that a budget buys")
 
 

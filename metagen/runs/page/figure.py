@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from metagen.analysis import figures
 from metagen.analysis.figures import Line
-from metagen.runs.curves.measured import LevelMeasured, Measured, Results
+from metagen.runs.curves.measured import LevelMeasured, Measured, Results, comparable
 from metagen.runs.page.draw import Drawn, describe
 from metagen.runs.questions.section import Plot, Table
 from metagen.runs.words import between, percent
@@ -25,11 +25,11 @@ Cost = Literal["generated", "flops"]
 def accuracies_by_size(
     measured: Iterable[Measured],
 ) -> list[tuple[str, float, list[tuple[str, dict[int, Measured]]]]]:
-    """Each generator with its highest accuracy, oracles aside, and its strategies by n; without an n stands at 1."""
+    """Each generator with its highest accuracy (`comparable`), and its strategies by n; without an n stands at 1."""
     found = []
     for generator, group in groupby(measured, key=lambda m: m.cell.generator):
         ours = list(group)
-        top = max((m.accuracy for m in ours if not m.cell.oracle), default=-1.0)
+        top = max((m.accuracy for m in comparable(ours)), default=-1.0)
         found.append(
             (generator, top, [(s, {m.cell.n or 1: m for m in cells}) for s, cells in _by_strategy(ours)])
         )

@@ -190,9 +190,11 @@ def _best(table: Path) -> tuple[str | None, float | None]:
     except OSError:
         return None, None
 
-    from metagen.analysis.ties import first_best  # arrays, which listing runs does not need otherwise
+    from metagen.analysis.ties import ENOUGH, first_best  # arrays, which listing runs does not need otherwise
 
-    # As in the report (`results.most_accurate`): of those that tie the cheapest.
+    # As in the report (`measured.most_accurate`): of those that enough problems have and that tie, the cheapest.
+    most = max((int(row["problems"]) for row in rows), default=0)
+    rows = [row for row in rows if int(row["problems"]) >= ENOUGH * most]
     rows.sort(
         key=lambda row: (
             _number(row["flops"]),

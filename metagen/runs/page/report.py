@@ -113,7 +113,7 @@ def _headline(state: State, results: Results, directory: RunDirectory) -> Text:
         line.append("\nNothing was solved: every part of the work failed.", "bold red")
         line.append(f" Mend what is named below, then {directory.resume_hint}")
     if state.status in ("running", "interrupted"):
-        missing = results.missing(state.problems)
+        missing = results.missing(state.problems, state.lines)
         line.append(f"\nIncomplete ({state.status}): {missing:,} of the problems are missing", "bold yellow")
         line.append(f"; {directory.resume_hint}")
     if best := most_accurate(results.configurations):

@@ -12,7 +12,7 @@ from typing import Any
 from metagen.analysis.paired import paired_difference
 from metagen.journal import SQLiteJournal
 from metagen.runs import words
-from metagen.runs.curves.measured import FEW, Measured, Results, most_accurate
+from metagen.runs.curves.measured import FEW, Measured, Results, comparable, most_accurate
 from metagen.runs.directory import RunDirectory, State
 from metagen.runs.page import bought, browser, figure, html_page
 from metagen.runs.page.figure import accuracies_by_size
@@ -104,7 +104,7 @@ def _page(
         "noted": [*state.sample_notes, *efforts.effort_lines(found)],
         "headline": headline(found, results),
         "answer": bought.answer(measured),
-        "missing": results.missing(state.problems),
+        "missing": results.missing(state.problems, state.lines),
         "audited": audit.report_lines(audited),
         "looked_at": sum(one.counts.samples for one in audited),
         "figures": [figure.draw_figure(plot) for plot in figure.plots(results)],
@@ -128,7 +128,7 @@ def _page(
 
 def headline(directory: RunDirectory, results: Results) -> list[str]:
     """What was found, as sentences with their uncertainty: the best, and what it adds to one sample."""
-    honest = [m for m in results.configurations if not m.cell.oracle]
+    honest = comparable(results.configurations)
     best = most_accurate(honest)
     if best is None:
         return ["Every configuration of this run knows the answers: what it found are upper bounds."]
@@ -136,6 +136,8 @@ def headline(directory: RunDirectory, results: Results) -> list[str]:
         f"{best.cell.name} solves {percent(best.accuracy)} of {best.problems:,} problems"
         f"{_interval(best)}{_most(best, honest)}."
     ]
+    if thin := sum(not m.cell.oracle for m in results.configurations) - len(honest):
+        found.append(f"Not among them: {thin} that fewer than half of the problems have.")
     alike = (m for m in honest if m.cell.generator == best.cell.generator and m.cell.kind == "sample")
     single = next(alike, None)
     if single is None or single is best:
@@ -143,7 +145,7 @@ def headline(directory: RunDirectory, results: Results) -> list[str]:
     solved = compare.accuracy_by_problem(directory, [best.cell, single.cell])
     one, many = solved[single.cell.name], solved[best.cell.name]
     shared = [id for id in one if id in many]
-    gain = paired_difference([many[id] for id in shared], [one[id] for id in shared])
+    gain = paired_difference([many[id] for id in shared], [one[id] for id in shared], fewest=FEW)
     least = "" if isnan(gain.detectable) else f" (smallest detectable difference {words.least(gain)} points)"
     sure = "" if gain.low > 0 else f", not shown to differ{least}"
     bounds = (

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from metagen.analysis.ties import ENOUGH
 from metagen.runs import study as run
-from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.declare.study import Study

@@ -303,9 +303,8 @@ def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
 
 def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) -> str:
     """The best model by budget, and where the two largest cross."""
-    found = [
-        size for size in optimal_size(result, cost, budgets(result, cost), kind) if size.model is not None
-    ]
+    sizes = optimal_size(result, cost, budgets(result, cost), lambda c: c.kind == kind)
+    found = [size for size in sizes if size.model is not None]
     parts = []
     for (model, alone, tied), same in groupby(
         found, key=lambda size: (str(size.model), size.alone, size.tied)

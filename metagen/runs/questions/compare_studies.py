@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from rich.text import Text
 from metagen.analysis.comparison import Contrast, contrasts
 from metagen.errors import InputError
 from metagen.runs import directory, words
-from metagen.runs.curves.frontier import even, ladder, main_cost
+from metagen.runs.curves.frontier import MAIN, enough, even, ladder, main_cost, note_thin
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult
 from metagen.runs.directory import RunDirectory
@@ -129,7 +129,10 @@ def curves(
     places = tuple(_places(result, shared) for result in (a, b))
     rows: dict[str, tuple[Floats, Floats]] = {}
     found: dict[str, tuple[str, float, float]] = {}
-    notes: list[Note] = []
+    sides = (("A", a), ("B", b))
+    notes = [
+        replace(note, about=f"{side}, {note.about}") for side, result in sides for note in note_thin(result)
+    ]
     for x, y in _pairs(a, b, pairs):
         name = x.name if x.name == y.name else f"{x.name} → {y.name}"
         fine = _complete_problems(x, places[0]) & _complete_problems(y, places[1])
@@ -175,7 +178,8 @@ def _places(result: StudyResult, ids: abc.Sequence[str]) -> Ints:
 def _complete_problems(curve: Curve, places: Ints) -> Any:
     """Which of these problems have every point that any problem has."""
     there = np.isfinite(curve.accuracy)
-    return there[there.any(axis=1)][:, places].all(axis=0)
+    points = there.any(axis=1)
+    return there[points][:, places].all(axis=0) & points.any()
 
 
 def _mask(curve: Curve, places: Ints) -> Bools:
@@ -185,7 +189,7 @@ def _mask(curve: Curve, places: Ints) -> Bools:
 
 
 def _pairs(a: StudyResult, b: StudyResult, pairs: runs.Pairs | None) -> list[tuple[Curve, Curve]]:
-    one, two = ({c.name: c for c in result.curves if not c.oracle} for result in (a, b))
+    one, two = ({c.name: c for c in enough(result) if not c.oracle} for result in (a, b))
     return runs.pair(one, two, pairs, [repr(a.name), repr(b.name)], "curve")
 
 
@@ -195,20 +199,28 @@ def _budgets(
     """Costs and budgets at which two curves are compared, of costs that both know."""
 
     def is_known(cost: str) -> bool:
-        return all(
-            cost in c.costs and np.isfinite(c.costs[cost][:, p]).all() for c, p in ((x, at[0]), (y, at[1]))
-        )
+        sides = (x, at[0]), (y, at[1])
+        return all(cost in c.costs and np.isfinite(_paid(c, cost, p)).all() for c, p in sides)
 
     given = [
         (cost, budget)
         for cost in dict.fromkeys([*a.budgets, *b.budgets])
         for budget in sorted({*a.budgets.get(cost, ()), *b.budgets.get(cost, ())})
     ]
-    if not given and (cost := main_cost(a)) is not None and is_known(cost):
-        return [(cost, float(c)) for c in sorted(set(x.costs[cost][:, at[0]].mean(axis=1).tolist()))]
+    if not given:
+        cost = next(filter(is_known, filter(None, (main_cost(a), main_cost(b), *MAIN))), None)
+        if cost is None:
+            notes.append(Note(x.name, "no cost is known on both sides: not compared"))
+            return []
+        return [(cost, float(c)) for c in sorted(set(_paid(x, cost, at[0]).mean(axis=1).tolist()))]
     lacking = dict.fromkeys(cost for cost, _ in given if not is_known(cost))
     notes += [Note(x.name, f"{cost} is not known on both sides: not compared at it") for cost in lacking]
     return [(cost, budget) for cost, budget in given if cost not in lacking]
+
+
+def _paid(curve: Curve, cost: str, places: Ints) -> Floats:
+    """Costs at the points that are measured, [points, places]."""
+    return curve.costs[cost][np.isfinite(curve.accuracy).any(axis=1)][:, places]
 
 
 # ------------------------------------------------------------------------------------------------ words

@@ -9,7 +9,7 @@ below or above what was measured. A curve leads where it is ahead by more than a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import cycle, pairwise
 from math import inf, log
 
 import numpy as np
@@ -74,6 +74,7 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
         for weights in bootstrap_weights(count, resamples, seed)
     ]
     knots = _knots(*(np.array(column) for column in zip(*means, strict=True)))
+    beyond = cycle((0.0, inf))
     for at, gap, lead in zip(*knots, _leads(*knots).tolist(), strict=True):
         alike = [at for at, sign in _zeros(at, gap) if sign == rising]
         crossed += bool(alike)
@@ -81,7 +82,8 @@ def crossing(a: Curve, b: Curve, cost: str, *, resamples: int = 1000, seed: int 
             drawn.append(min(alike, key=lambda at: abs(log(at / place))))
         else:
             # Whoever is ahead below the crossing is so all along: it lies beyond.
-            drawn.append(inf if lead * rising < 0 else 0.0)
+            # Who ties all along has it on either side, so both ends open alike.
+            drawn.append(next(beyond) if lead == 0 else inf if lead * rising < 0 else 0.0)
     low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
     return Crossing(*names, place, float(low), float(high), tuple(found), crossed / resamples)
 

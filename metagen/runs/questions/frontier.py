@@ -212,7 +212,8 @@ def _sizes(result: StudyResult, cost: str) -> list[Table]:
     for strategy in dict.fromkeys(c.strategy for c in curves_with_cost(result, cost)):
         if len({c.model for c in curves_with_cost(result, cost) if c.strategy == strategy}) < 2:
             continue
-        for size in optimal_size(result, cost, equal_compute.budgets(result, cost), strategy):
+        given = equal_compute.budgets(result, cost)
+        for size in optimal_size(result, cost, given, lambda c, name=strategy: c.strategy == name):  # type: ignore[misc]  # it infers no type of a default
             if size.model is None:
                 continue
             alone = f"{size.model}: the only one" if size.alone else ""

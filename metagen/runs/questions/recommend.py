@@ -18,12 +18,11 @@ import numpy as np
 
 from metagen.analysis.comparison import Contrast, Picked, contrasts, pick, sentence
 from metagen.analysis.intervals import DIFFERENCES, SHARES
-from metagen.analysis.ties import first_best
+from metagen.analysis.ties import ENOUGH, first_best
 from metagen.errors import ConfigError, InputError
 from metagen.html import amount
 from metagen.runs import words
 from metagen.runs.curves import checks
-from metagen.runs.curves.frontier import ENOUGH
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, CurvePoint, Floats, StudyResult
 from metagen.runs.declare import recipe

@@ -19,7 +19,7 @@ from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
-from metagen.runs.curves.frontier import bootstrap_weights, shared_problems
+from metagen.runs.curves.frontier import bootstrap_weights, enough, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
 from metagen.runs.declare import registry
@@ -55,6 +55,11 @@ class Saturation:
     high: float
     growth: dict[int, float]
     plain: Limit
+
+    @property
+    def largest(self) -> int:
+        """The largest n that is measured."""
+        return int(self.curve.ns[np.isfinite(self.curve.accuracy[:, self.over]).all(axis=1)][-1])
 
 
 def saturation(
@@ -113,8 +118,11 @@ def find_saturations(result: StudyResult, kinds: Sequence[str] | None = None) ->
     """The saturation of every voting curve that has an independent pool."""
     every = (
         saturation(result, c)
-        for c in result.curves
-        if c.kind in (kinds or registry.saying("votes")) and c.source == "pool" and not c.oracle
+        for c in enough(result)
+        if c.kind in (kinds or registry.saying("votes"))
+        and c.source == "pool"
+        and not c.oracle
+        and np.isfinite(c.accuracy).any()
     )
     return [s for s in every if s is not None]
 
@@ -265,7 +273,7 @@ def _table(every: list[Saturation]) -> Table:
     for s in every:
         growth = ", ".join(f"{size}: {share(value)}" for size, value in s.growth.items())
         limit = with_interval(s.limit.estimate, s.limit.low, s.limit.high)
-        largest = f"{int(s.curve.ns[-1])}: {share(float(s.measured.mean()))}"
+        largest = f"{s.largest}: {share(float(s.measured.mean()))}"
         rows.append((s.curve.name, _enough(s), largest, limit, share(s.limit.stable), growth))
     caption = "Votes at the largest n of their curve, and their limit from an independent pool."
     return Table("saturation", caption, columns, tuple(rows), frozenset({1, 2, 3, 4}))
@@ -280,9 +288,8 @@ def _enough(s: Saturation) -> str:
 
 def _sentence(s: Saturation, test: Contrast | None) -> str:
     rise = "does not rise with n" if np.isnan(s.enough) else f"has {PART:.0%} of its rise by n = {_enough(s)}"
-    most = int(s.curve.ns[-1])
     return (
-        f"{s.curve.name} {rise}; at n = {most} it is at {share(float(s.measured.mean()))}, its limit from "
+        f"{s.curve.name} {rise}; at n = {s.largest} it is at {share(float(s.measured.mean()))}, its limit from "
         f"{s.limit.samples} other samples is {with_interval(s.limit.estimate, s.limit.low, s.limit.high)}: {said(test)}"
     )
 

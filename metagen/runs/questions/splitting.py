@@ -15,7 +15,7 @@ import numpy as np
 from metagen.analysis.comparison import Contrast
 from metagen.analysis.figures import Line
 from metagen.analysis.ties import leaders
-from metagen.runs.curves.frontier import AtCost, at_cost, ladder, shared_problems, wins
+from metagen.runs.curves.frontier import AtCost, at_cost, enough, ladder, shared_problems, wins
 from metagen.runs.curves.recorded import COUNTED
 from metagen.runs.curves.study import Bools, Curve, StudyResult
 from metagen.runs.note import Note
@@ -88,7 +88,7 @@ def splits(result: StudyResult, extras: Mapping[str, StudyResult]) -> list[Split
     price = result.facts.get("critique_cost", source.facts.get("critique_cost"))
     found = []
     for model in dict.fromkeys(curve.model for curve in source.curves):
-        mine = [c for c in source.curves if c.model == model]
+        mine = [c for c in enough(source) if c.model == model and np.isfinite(c.accuracy).any()]
         critiques = {
             k: next((c for c in mine if (c.kind, c.verifier) == (kind, name)), None)
             for k, name in sorted(verifiers.items())

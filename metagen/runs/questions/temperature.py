@@ -17,7 +17,8 @@ from metagen.analysis.comparison import pick
 from metagen.analysis.estimators import pass_at_k, subset_share
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES
-from metagen.runs.curves.frontier import bootstrap_weights, shared_problems
+from metagen.analysis.ties import leaders, margin
+from metagen.runs.curves.frontier import bootstrap_weights, enough, shared_problems
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Bools, Curve, Floats, Ints, StudyResult, Votes
 from metagen.runs.declare.plan import APART
@@ -46,11 +47,13 @@ class Setting:
 class Best:
     """The best temperature at one n. low, high: 95% of the resamples of the problems have theirs between these.
 
+    tied: all that tie with it (`analysis.ties`), it among them.
     accuracy, below, above: of what is so picked, on other problems, with its interval; NaN for fewer than `FEW`.
     """
 
     n: int
     temperature: float
+    tied: tuple[float, ...]
     low: float
     high: float
     accuracy: float
@@ -65,8 +68,10 @@ def settings(result: StudyResult, models: Iterable[str] = ()) -> list[Setting]:
     """
     known = sorted(models, key=len, reverse=True)
     found = []
-    for curve in result.curves:
+    for curve in enough(result):
         if curve.kind != "majority" or curve.oracle or curve.source != "pool":
+            continue
+        if not np.isfinite(curve.accuracy).any():
             continue
         own = next((m for m in known if curve.model == m or curve.model.startswith(f"{m}.")), curve.model)
         label = curve.setting or curve.model.removeprefix(own).lstrip(".") or "as written"
@@ -86,13 +91,15 @@ def best_temperature(
     at = np.array([s.temperature for s in given], dtype=np.float64)
     values = np.stack([rows[s.label] for s in given])
     choice = pick(values, support=SHARES)
+    best, tied = float(at[choice.chosen]), tuple(at[leaders(values.mean(axis=1))].tolist())
     if values.shape[1] < FEW:
-        return Best(n, float(at[choice.chosen]), nan, nan, nan, nan, nan)
-    drawn = at[(bootstrap_weights(values.shape[1], resamples, 0) @ values.T).argmax(axis=1)]
-    low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
-    return Best(
-        n, float(at[choice.chosen]), float(low), float(high), choice.estimate, choice.low, choice.high
-    )
+        return Best(n, best, tied, nan, nan, nan, nan, nan)
+    means = bootstrap_weights(values.shape[1], resamples, 0) @ values.T
+    ahead = means >= means.max(axis=1, keepdims=True) - margin()
+    # Of a resample in which several tie, the lowest and the highest.
+    low = np.quantile(np.where(ahead, at, np.inf).min(axis=1), 0.025, method="inverted_cdf")
+    high = np.quantile(np.where(ahead, at, -np.inf).max(axis=1), 0.975, method="inverted_cdf")
+    return Best(n, best, tied, float(low), float(high), choice.estimate, choice.low, choice.high)
 
 
 def distinct(pool: Votes, over: Bools, n: int) -> Floats:
@@ -200,7 +207,9 @@ def _best(
                 (
                     what,
                     str(b.n),
-                    f"{b.temperature:g}",
+                    f"{b.temperature:g}"
+                    if len(b.tied) < 2
+                    else f"none ({', '.join(f'{t:g}' for t in b.tied)} tie)",
                     between,
                     with_interval(b.accuracy, b.below, b.above),
                 )
@@ -245,7 +254,9 @@ def _over(mine: list[Setting]) -> Bools:
 
 def _common(mine: list[Setting]) -> list[int]:
     """The n that all settings have."""
-    return sorted(set.intersection(*(set(s.vote.ns.tolist()) for s in mine)))
+    return sorted(
+        set.intersection(*(set(s.vote.ns[np.isfinite(s.vote.accuracy).any(axis=1)].tolist()) for s in mine))
+    )
 
 
 def _row(s: Setting, n: int, over: Bools) -> Floats:

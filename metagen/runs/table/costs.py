@@ -60,7 +60,9 @@ def generation(usages: abc.Sequence[Usage], maker: Any) -> Part:
     own = _matrix(usages)
     prefilled = own[:, _PREFILLED]
     shared = np.zeros(len(USAGE))
-    if len(own) > 1 and np.isfinite(prefilled).all():
+    # Prompts that were recorded sample by sample, and that no other read from a cache, are each sample's own.
+    reads = prefilled.min(initial=np.inf) == 0 or (own[:, _CACHED] > 0).any()
+    if len(own) > 1 and reads and np.isfinite(prefilled).all():
         shared = _once(maker, int(prefilled.max() - prefilled.min()), logits=1)
         own[prefilled.argmax()] -= shared
     return Part("generation", len(own), shared, own, (1,) * len(own))
@@ -71,9 +73,12 @@ def scoring(name: str, rows: Iterable[Row], candidates: abc.Sequence[Sequence], 
     rows = list(rows)
     # Who records nothing, as scores that are recorded already, names no candidate.
     counts = Counter(s.digest for s in candidates) if rows else Counter[bytes]()
-    named = {row.content: row for row in rows if row.content in counts}
+    named: dict[bytes, Usage] = {}
+    for row in rows:
+        if row.content in counts:  # members of an ensemble have a row each
+            named[row.content] = named.get(row.content, Usage()) + row.usage
     rest = Usage.sum(row.usage for row in rows if row.content not in counts)
-    own = _matrix([*(row.usage for row in named.values()), rest])
+    own = _matrix([*named.values(), rest])
     shared = np.zeros(len(USAGE))
     cached = own[:-1, _CACHED]
     payers = np.flatnonzero(cached == 0)
@@ -124,6 +129,7 @@ def _once(maker: Any, tokens: int, logits: int) -> Floats:
         cached=-tokens,
         flops=prefill_flops(shape, tokens, logits=logits) if shape and tokens else 0,
         flops_2n=flops_2n(shape, tokens) if shape else 0,
-        money=price.of(Usage(prefilled=tokens)) if price else 0,
+        # Who pays for the prompt once does not pay for reading it from the cache.
+        money=price.of(Usage(prefilled=tokens, cached=-tokens)) if price else 0,
     )
     return np.asarray(_matrix([usage])[0])

@@ -89,7 +89,9 @@ def schemas(pooled: Iterable[str], tried: Iterable[str] = (), *, calls: bool = F
         | _ANSWER
         | {"exhausted": pa.bool_()}
         | _USAGE
-        | {"verifier_flops": pa.float64(), "verifier_prefilled": pa.float64()}
+        | dict.fromkeys(
+            ("verifier_flops", "verifier_prefilled", "verifier_generated", "verifier_calls"), pa.float64()
+        )
         | dict.fromkeys(("physical", "physical_money", "most_money", "lost"), pa.float64()),
     }
     if calls:
@@ -319,6 +321,8 @@ class ProblemRows:
             "exhausted": chosen.sequence.exhausted,
             "verifier_flops": judging.flops,
             "verifier_prefilled": judging.prefilled,
+            "verifier_generated": judging.generated,
+            "verifier_calls": judging.calls,
             "physical": real.tokens,
             "physical_money": real.money,
             "most_money": trace.most.money,

@@ -8,18 +8,20 @@ from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from metagen.cost import ModelShape, Usage, decode_flops, prefill_flops
+from metagen.cost import ModelShape, Price, Usage, decode_flops, prefill_flops
 from metagen.errors import InputError
 from metagen.journal import Row
+from metagen.runs.curves import collect, curve_costs
 from metagen.runs.curves import measured as results
 from metagen.runs.curves.measured import Measured, Pool, Results, derive, most_accurate
 from metagen.runs.declare import schema
 from metagen.runs.directory import Cell, RunDirectory, State
-from metagen.runs.page import figure, report
+from metagen.runs.page import bought, figure, report
 from metagen.runs.table import costs
 from metagen.runs.table.problem import choose
 from metagen.runs.table.tables import TableWriter, read
@@ -138,8 +140,67 @@ def test_the_files_hold_what_was_measured(pooled: tuple[State, Results, RunDirec
 def test_a_configuration_without_a_finished_problem_is_left_out(
     experiment_file: Write, tmp_path: Path
 ) -> None:
-    _, results = run(experiment_file(count=1), tmp_path / "run", "generators.large.fails_on=sum-0")
+    state, results = run(experiment_file(count=1), tmp_path / "run", "generators.large.fails_on=sum-0")
     assert {m.cell.generator for m in results.configurations} == {"small"}
+    assert results.missing(state.problems, state.lines) == 1
+    assert results.missing(state.problems, [m.cell for m in results.configurations]) == 0
+
+
+def configuration(strategy: str, accuracy: float, problems: int) -> Measured:
+    costs = ("prefilled", "generated", "tokens", "flops", "flops_2n", "verifier_flops", "money", "seconds")
+    return Measured(
+        cell=Cell(f"g/{strategy}", "g", strategy, strategy), accuracy=accuracy, low=math.nan, high=math.nan,
+        error=0.0, stderr=math.nan, problems=problems, **dict.fromkeys(costs, 1.0),
+    )  # fmt: skip
+
+
+def test_what_few_of_the_problems_have_is_the_best_of_nothing() -> None:
+    many, half, few = configuration("a", 0.6, 100), configuration("b", 0.7, 50), configuration("c", 1.0, 49)
+    assert most_accurate([many, few]) is many and most_accurate([many, few, half]) is half
+    assert [point.label for point in bought.points([many, few], "flops")] == ["g/a"]
+    assert [top for _, top, _ in figure.accuracies_by_size([many, few])] == [0.6]
+
+
+def test_what_a_judge_writes_is_not_the_generators(experiment_file: Write, tmp_path: Path) -> None:
+    file = experiment_file(count=2, n="[2]", more="budget: {generated: 1000000}\n")
+    state, _ = run(file, tmp_path / "run")
+    path = RunDirectory(tmp_path / "run").table("outcomes")
+    rows = pq.read_table(path).to_pylist()
+    judged = [{**row, "generated": row["generated"] + 7, "verifier_generated": 7.0} for row in rows]
+    pq.write_table(pa.Table.from_pylist(judged, schema=pq.read_schema(path)), path)
+    by_name = {
+        m.cell.name: m.generated for m in derive(RunDirectory(tmp_path / "run"), state.lines).configurations
+    }
+    for name, generated in by_name.items():
+        mine = [row["generated"] for row in rows if row["configuration"] == name]
+        assert generated == pytest.approx(np.mean(mine))
+    older = pa.Table.from_pylist(judged).drop_columns(["verifier_generated", "verifier_calls"])
+    pq.write_table(older, path)
+    assert {m.generated for m in derive(RunDirectory(tmp_path / "run"), state.lines).configurations} != {None}
+    unknown = older.set_column(
+        older.schema.get_field_index("verifier_prefilled"), "verifier_prefilled", pa.array([1.0] * len(older))
+    )
+    pq.write_table(unknown, path)
+    assert {m.generated for m in derive(RunDirectory(tmp_path / "run"), state.lines).configurations} == {None}
+
+
+@pytest.mark.parametrize("verifier", [None, "judge"])
+def test_what_ends_early_costs_the_samples_that_it_drew(
+    verifier: str | None, experiment_file: Write, tmp_path: Path
+) -> None:
+    kind = "adaptive_consistency" if verifier is None else "until_sure"
+    more = "" if verifier is None else ", verifier: judge, share: 0.5, mass: 0.5"
+    file = experiment_file(count=4, n="[2]")
+    state, _ = run(file, tmp_path / "run", f"strategies={{early: {{kind: {kind}, n: 12{more}}}}}")
+    directory = RunDirectory(tmp_path / "run")
+    for line in state.lines:
+        spent, _ = curve_costs.direct(directory, line.name, {}, {})
+        table = pq.read_table(directory.table("outcomes"))
+        rows = [row for row in table.to_pylist() if row["configuration"] == line.name]
+        drawn = [row["calls"] - row["verifier_calls"] for row in sorted(rows, key=lambda row: row["place"])]
+        assert spent["samples"].tolist() == drawn and 1 <= min(drawn) < 12
+        (line_curve,) = (c for c in collect.of_run(directory).curves if c.generator == line.generator)
+        assert line_curve.costs["samples"].tolist() == [drawn]
 
 
 # ------------------------------------------------------------------------------------------------ eligibility
@@ -246,6 +307,40 @@ def test_equal_candidates_are_scored_once() -> None:
             chosen = [{candidates[i].text for i in s} for s in combinations(range(5), n)]
             subsets = [sum(prices[t] for t in texts) for texts in chosen]
             assert part.expected_usage(n)["prefilled"] == pytest.approx(50 + np.mean(subsets))
+
+
+def test_members_of_an_ensemble_cost_what_all_of_them_cost() -> None:
+    prompt = Prompt("p", text="x")
+    candidates = [Sequence(prompt, text=text) for text in ("a", "b")]
+    rows = [
+        Row(b"", "p", f"0/score/{member}", "score", member, one.digest, 0, {}, Usage(prefilled=size, calls=1))
+        for one in candidates
+        for member, size in (("v", 3), ("w", 5))
+    ]
+    part = costs.scoring("both", rows, candidates, None)
+    assert [part.expected_usage(n)["prefilled"] for n in (1, 2)] == pytest.approx([8, 16])
+    assert part.expected_usage(2)["calls"] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("cached", [None, 0.5])
+def test_money_of_one_sample_pays_for_its_prompt_once(cached: float | None) -> None:
+    class Priced(Maker):
+        price = Price(prompt=2.0, generated=3.0, cached=cached)
+
+    usages = [sample_usage(i, 4, prompt=20) for i in range(4)]
+    part = costs.generation([replace(u, money=Priced.price.of(u)) for u in usages], Priced)
+    alone = Priced.price.of(Usage(prefilled=20, generated=4))
+    other = Priced.price.of(Usage(cached=20, generated=4))
+    assert [part.expected_usage(n)["money"] for n in (1, 2, 4)] == pytest.approx(
+        [alone, alone + other, alone + 3 * other]
+    )
+
+
+def test_prompts_that_differ_and_are_nobodys_cache_are_each_samples_own() -> None:
+    """As recorded agents have them, whose conversations differ in length."""
+    usages = [Usage(prefilled=tokens, generated=1) for tokens in (500, 8000, 1000)]
+    one = costs.generation(usages, None).expected_usage(1)
+    assert (one["prefilled"], one["cached"]) == (pytest.approx(9500 / 3), 0)
 
 
 def test_what_is_unknown_stays_unknown() -> None:

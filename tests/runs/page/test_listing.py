@@ -1,5 +1,6 @@
 """Runs in a line each: their state is what is true of them now, not only what they wrote last."""
 
+import csv
 import dataclasses
 import os
 import threading
@@ -111,6 +112,22 @@ def test_best_configuration_leaves_the_oracle_out(experiment_file: Write, tmp_pa
     best = max((m for m in results.configurations if not m.cell.oracle), key=lambda m: m.accuracy)
     one = listing.summary(directory.root)
     assert (one.best, one.accuracy) == (best.cell.name, pytest.approx(best.accuracy))
+    table = directory.root / "configurations.csv"
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    better = {
+        **rows[0],
+        "configuration": "few",
+        "accuracy": "1.0",
+        "problems": "1",
+        "oracle": "false",
+        "flops": "1",
+    }
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows([*rows, better])
+    assert listing.summary(directory.root).best == best.cell.name
     (row,) = listing.data(listing.runs(directory.root))  # a run by itself is listed as well
     assert (row["name"], row["best"]) == ("one", best.cell.name)
 

@@ -163,6 +163,33 @@ def test_without_budgets_the_points_of_the_first_are_the_budgets() -> None:
     )
 
 
+def test_a_cost_that_both_know_is_found_and_none_is_said() -> None:
+    def paid(result: StudyResult, cost: str) -> StudyResult:
+        kept = tuple(replace(c, costs={cost: c.costs["flops"]}) for c in result.curves)
+        return replace(result, budgets={}, curves=kept)
+
+    tokens = replace(
+        MADE,
+        budgets={},
+        curves=tuple(replace(c, costs={**c.costs, "tokens": c.costs["flops"]}) for c in MADE.curves),
+    )
+    found, notes = curves(tokens, paid(MADE, "tokens"), [("small/majority", "small/majority")])
+    assert {one.cost for one in found} == {"tokens"} and not notes
+    found, notes = curves(paid(MADE, "money"), paid(MADE, "tokens"), [("small/majority", "small/majority")])
+    assert not found and "no cost is known on both sides" in notes[-1].text
+
+
+def test_a_point_that_few_problems_have_takes_no_problem_away() -> None:
+    line = MADE.curve("small", "majority")
+    rare = line.accuracy.copy()
+    rare[-1, 5:] = np.nan
+    costs = {name: np.where(np.isnan(rare), np.nan, paid) for name, paid in line.costs.items()}
+    thin = replace(MADE, curves=(replace(line, accuracy=rare, costs=costs),))
+    found, notes = curves(thin, thin, [("small/majority", "small/majority")])
+    assert {one.contrast.difference.problems for one in found} == {60}
+    assert "fewer than half of 60 problems" in notes[0].text
+
+
 # ------------------------------------------------------------------------------------------------ directories
 
 

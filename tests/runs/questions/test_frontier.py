@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,7 @@ from metagen.runs.curves.frontier import (
 )
 from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.questions.crossings import common, crossing
+from metagen.runs.questions.frontier import section
 from tests.runs.made import made
 
 RESULT = made()
@@ -42,6 +44,10 @@ def curve(name: str, costs: list[float], accuracy: list[float], problems: int = 
 
 def study(*curves: Curve) -> StudyResult:
     return replace(RESULT, curves=curves, votes=(), tuned=())
+
+
+def by_kind(kind: str) -> Callable[[Curve], bool]:
+    return lambda curve: curve.kind == kind
 
 
 def test_a_coin_between_two_points_costs_the_budget_and_mixes_each_problem() -> None:
@@ -191,11 +197,11 @@ def test_few_problems_have_a_frontier_without_bands() -> None:
 def test_the_best_size_of_model_changes_with_the_budget() -> None:
     small = curve("small/majority", [1.0, 2.0, 4.0, 8.0], [0.3, 0.4, 0.45, 0.45])
     large = curve("large/majority", [4.0, 8.0, 16.0], [0.4, 0.6, 0.7])
-    found = optimal_size(study(small, large), "flops", [0.5, 2.0, 4.0, 16.0], "majority")
+    found = optimal_size(study(small, large), "flops", [0.5, 2.0, 4.0, 16.0], by_kind("majority"))
     assert [size.model for size in found] == [None, "small", "small", "large"]
     assert found[1].share == {"small": 1.0} and found[3].share["large"] > 0.99
     assert found[2].accuracy == pytest.approx({"small": 0.45, "large": 0.4})
-    assert optimal_size(study(small, large), "flops", [1.0], "rebase") == []
+    assert optimal_size(study(small, large), "flops", [1.0], by_kind("rebase")) == []
 
 
 def test_wins_of_equals_are_split() -> None:
@@ -262,14 +268,27 @@ def test_a_crossing_that_a_resample_lacks_lies_on_the_side_of_the_unsure_end(uns
         assert 1.0 < inside < 2.0 and outside == (0.0 if unsure == 0 else np.inf)
 
 
-def test_resamples_that_tie_all_along_put_the_crossing_below() -> None:
+def test_resamples_that_tie_all_along_leave_both_ends_open() -> None:
     """One problem of 40 makes it: without that one nobody leads anywhere."""
     a, b = curve("a/x", [1.0, 2.0], [0.5, 0.5]), curve("b/x", [1.0, 2.0], [0.5, 0.5])
     a.accuracy[:, 0], b.accuracy[:, 0] = [1.0, 0.0], [0.0, 1.0]
     for first, second in ((a, b), (b, a)):
         found = crossing(first, second, "flops")
         assert found is not None and 0.5 < found.share < 0.75
-        assert (found.low, found.high) == (0.0, pytest.approx(found.cost))
+        assert (found.low, found.high) == (0.0, np.inf)
+
+
+def test_a_strategy_is_told_from_another_of_its_kind() -> None:
+    named = ("best-by-a", 0.9), ("best-by-b", 0.4)
+    curves = [
+        curve(f"{model}/{name}", [1.0, 2.0], [low, low + 0.05], kind="best_of_n")
+        for model in ("small", "large")
+        for name, low in named
+    ]
+    tables = {t.name: t for t in section(study(*curves)).tables}
+    rows = next(t for name, t in tables.items() if name.startswith("sizes")).rows
+    said = {strategy: means for strategy, _, _, means, _ in rows}
+    assert "95.0%" in said["best-by-a"] and "45.0%" in said["best-by-b"]
 
 
 def test_models_of_the_made_study_cross_where_interpolation_says() -> None:

@@ -158,6 +158,16 @@ def test_a_few_short_rows_do_not_decide_how_many_samples_count() -> None:
     assert "leaves out 1 of 20 problems" in {n.about: n.text for n in notes}["m/majority"]
 
 
+def test_a_size_that_few_problems_have_takes_no_problem_away() -> None:
+    result = study(np.full(20, 0.6))
+    rows = result.curves[0].accuracy.copy()
+    rows[-1, 3:] = np.nan
+    (found, *_) = saturation.find_saturations(
+        replace(result, curves=(replace(result.curves[0], accuracy=rows),))
+    )
+    assert found.over.sum() == 20 and found.largest == 16 and result.curves[0].ns[-1] == 32
+
+
 def test_classes_are_numbered_row_by_row() -> None:
     np.testing.assert_array_equal(
         dense(np.array([[70, -3, 9, 70], [5, 5, 2, 2]])), [[1, -1, 0, 1], [1, 1, 0, 0]]

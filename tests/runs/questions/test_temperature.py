@@ -75,6 +75,18 @@ def test_the_best_temperature_rises_with_n() -> None:
     assert section.notes == ()
 
 
+def test_temperatures_that_tie_are_all_named() -> None:
+    tried = [s for s in temperature.settings(role(), ["small"]) if s.temperature is not None]
+    for count in (60, 7):
+        rows = {s.label: np.full(count, 0.5) for s in tried}
+        found = temperature.best_temperature(tried, rows, 4)
+        assert found is not None and found.tied == (0.4, 1.3)
+        if count == 60:
+            assert (found.low, found.high) == (0.4, 1.3)
+    ahead = temperature.best_temperature(tried, {s.label: np.full(60, s.temperature) / 2 for s in tried}, 4)
+    assert ahead is not None and (ahead.tied, ahead.low, ahead.high) == ((1.3,), 1.3, 1.3)
+
+
 def test_the_report_says_whose_problems_they_are() -> None:
     said = {
         None: "every setting. ",

@@ -33,6 +33,7 @@ from metagen.analysis.verifier_quality import chosen_shares
 from metagen.runs.curves.measured import FEW
 from metagen.runs.curves.study import Floats, Votes
 from metagen.runs.note import Note
+from metagen.runs.questions.pools import trim
 
 #: Soft best-of-n, in units of the reward. What is drawn of N samples to choose among: N/DRAWN at most.
 BETAS, DRAWN = (1.0, 0.3, 0.1, 0.03), 4
@@ -74,12 +75,13 @@ def read_rewards(
     temperature: float | None = 1.0,
     adapters: str = "",
 ) -> Rewarded:
-    """The problems of a pool that have as many samples as any, each with a score; notes say what is left out.
+    """The problems of a pool (`trim`) that have as many samples as any, each with a score; notes say what is left out.
 
     gold: `correct`, or a verifier. known: verifiers whose scores make an ensemble. temperature, adapters (as of
     `reading.adapter_settings`): of the samples; their log-probabilities are those of the model at 1 without any, and
     otherwise say nothing of what was drawn.
     """
+    votes = trim(votes)
     where, notes = f"{votes.model} by {verifier}", []
     width = int(votes.sizes.max(initial=0))
     needed = [votes.scores[verifier], *([] if gold == "correct" else [votes.scores[gold]])]

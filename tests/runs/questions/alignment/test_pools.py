@@ -131,7 +131,7 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
     score = votes.scores["prm"].copy()
     score[3, 2] = NAN
     sizes = votes.sizes.copy()
-    sizes[:2] = 8
+    sizes[:1] = 8
     logprob = votes.logprob.copy()
     logprob[5, :3] = NAN
     part = read_rewards(
@@ -140,11 +140,11 @@ def test_what_is_missing_is_said(votes: Votes) -> None:
         known=["prm", "other"],
     )
     said = [note.text for note in part.notes]
-    assert part.reward.shape == (17, 16) and part.logprob.shape == (17, 16)
-    assert said[0] == "on 18 of 20 problems, those with 16 samples each"
+    assert part.reward.shape == (18, 16) and part.logprob.shape == (18, 16)
+    assert said[0] == "on 19 of 20 problems, those with 16 samples each"
     assert said[1].startswith("1 problems are left out, because")
     assert (
-        "only the bound on KL is shown: its estimate needs log-probabilities, and 3 of 272 samples" in said[2]
+        "only the bound on KL is shown: its estimate needs log-probabilities, and 3 of 288 samples" in said[2]
     )
     assert math.isnan(best(part, [4])[0].estimate)
 
