@@ -23,6 +23,8 @@ from metagen.runs.directory import RunDirectory, StudyDirectory, find
 from metagen.runs.page import study_report as report
 from metagen.runs.questions import difficulty
 from metagen.runs.table.tables import read
+from metagen.runs.work import build
+from metagen.runs.work.unfinished import problems_of
 from metagen.sequence import Prompt
 from metagen.tasks.base import Problem
 
@@ -228,6 +230,23 @@ def test_the_best_setting_is_chosen_over_n_on_problems_that_all_answered() -> No
     assert tuned.chosen == "a" and tuned.flops == 2 * 2 * (1 + 2)
     with pytest.raises(InputError, match="no problem was answered under every setting of m/s"):
         tune.choose([_curve("a", [[1.0, nan]]), _curve("b", [[nan, 1.0]])])
+
+
+def test_a_role_that_has_no_end_is_told_of_its_own_problems(study_file: Write, tmp_path: Path) -> None:
+    sets = ["study.development.task=null", "study.development.share=0.4"]
+    study = schema.load(study_file(count=12), sets=sets)
+    root = tmp_path / "study"
+    for role in ("development", "test"):
+        (root / role).mkdir(parents=True)
+    (root / "study.yaml").write_text(schema.dump(study))
+    with build.open_setup(study.experiment) as setup:
+        problems = list(enumerate(setup.task.problems()))
+    held, tested = (
+        [only is None or only(*one) for one in problems]
+        for only in (problems_of(RunDirectory(root / role)) for role in ("development", "test"))
+    )
+    assert 0 < sum(held) < 12 and [not one for one in held] == tested
+    assert problems_of(RunDirectory(tmp_path / "other")) is None
 
 
 def test_a_share_divides_the_problems(study_file: Write, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Final, Literal, get_args
 
-from metagen.errors import InputError
+from metagen.errors import InputError, ModelError
 from metagen.generators.directory import chat_template
 from metagen.generators.models import sources
 from metagen.runs.declare import registry
@@ -87,7 +87,7 @@ engines:
     # A directory in Hugging Face's layout, or an embedded model (metagen models lists them):
     model: $model
     # device: cuda:0      # by default the GPU if there is one, else the processor
-    # dtype: bfloat16     # float32, bfloat16 or float16; by default float32 on a processor, bfloat16 on a GPU
+    # dtype: bfloat16     # float32, bfloat16 or float16; by default bfloat16 on a GPU, on a processor by its size
     # max_batch: 256      # samples that are decoded at once
 """
 
@@ -198,9 +198,7 @@ def write(
         pages[data] = "".join(
             json.dumps(dict(zip(("id", "question", "answer"), e, strict=True))) + "\n" for e in EXAMPLES
         )
-        prompt: str | None = "Q:{question}\nS:\n"
-    else:
-        prompt = None if chat_template(Path(model).expanduser()) else "{question}\n"
+    prompt = None if task == "jsonl" and _chats(model) else "Q:{question}\nS:\n" if pages else "{question}\n"
     named = {"model": _from(file, model), "data": _relative(file, data)}
     pages[file] = text(file, task, **named, prompt=prompt, strategies=strategies)
     for path in pages:
@@ -285,6 +283,16 @@ def _fold(line: str) -> str:
     if not line.startswith("# ") or len(line) <= WIDTH:
         return line
     return textwrap.fill(line[2:].strip(), WIDTH, initial_indent="# ", subsequent_indent="# ") + "\n"
+
+
+def _chats(model: str) -> bool:
+    """Whether a model was trained on turns of a chat; packaged models were, also before they are fetched."""
+    if not sources.is_named(model) and model.lower().endswith(".gguf"):
+        return True  # as models that come in one file are; it is converted when it is first run
+    try:
+        return chat_template(sources.resolve(model)) is not None
+    except ModelError:
+        return sources.is_named(model)
 
 
 def _from(file: Path, model: str) -> str:

@@ -138,13 +138,12 @@ def development(study: Study) -> Part | None:
             if baselines.is_single_sample(study.experiment, model, strategy):
                 cells.data["strategies"][pool] = {"kind": "majority", "n": [spec.n]}
                 cells.add(generator, pool, generator, pool, "")
-    only = None if spec.share is None else developing(spec.share)
-    return cells.part("development", task=spec.task, only=only)
+    return cells.part("development", task=spec.task, only=worked_on(study, "development"))
 
 
 def test(study: Study, frozen: Frozen) -> Part:
     """The cells of the grid under their frozen settings; the model as written has its pool in any case."""
-    return _test_cells(study, frozen)[0].part("test", only=_test_filter(study))
+    return _test_cells(study, frozen)[0].part("test", only=worked_on(study, "test"))
 
 
 def limit(study: Study, frozen: Frozen) -> Part | None:
@@ -168,7 +167,7 @@ def limit(study: Study, frozen: Frozen) -> Part | None:
         if model not in voted:
             cells.data["strategies"][votes] = {"kind": "majority", "n": spec.n}
             cells.add(model, votes, model, votes, "")
-    return cells.part("limit", seed=spec.seed, only=_test_filter(study), limited=False)
+    return cells.part("limit", seed=spec.seed, only=worked_on(study, "limit"), limited=False)
 
 
 def splitting(study: Study) -> Part | None:
@@ -189,7 +188,7 @@ def splitting(study: Study) -> Part | None:
             cells.data["generators"][model]["scored"] = score
         for name, (_, called) in made.items():
             cells.add(model, name, model, name, called)
-    return cells.part("splitting", only=_test_filter(study), limited=False)
+    return cells.part("splitting", only=worked_on(study, "splitting"), limited=False)
 
 
 def _verification_score(study: Study, model: str) -> str | None:
@@ -219,9 +218,8 @@ def temperature(study: Study) -> Part | None:
         generator = cells.generator(one["model"], one["setting"])
         for strategy in (majority, single):
             cells.add(generator, strategy, generator, strategy, words(one["setting"]))
-    task = _warm(study)
-    only = _test_filter(study) if task is None else None
-    return cells.part("temperature", task=task, only=only, limited=False)
+    only = worked_on(study, "temperature")
+    return cells.part("temperature", task=_warm(study), only=only, limited=False)
 
 
 def has_own_temperature_problems(study: Study) -> bool:
@@ -257,7 +255,7 @@ def check(study: Study) -> None:
 
 def apart(study: Study) -> None:
     """ConfigError where a task of development or of temperature has problems of the test, whatever their ids."""
-    spec, tested = study.spec, _test_filter(study)
+    spec, tested = study.spec, worked_on(study, "test")
     asked = []
     if spec.development is not None and spec.development.task is not None:
         asked.append((development(study), "a share in place of the task"))
@@ -327,12 +325,13 @@ def _test_cells(study: Study, frozen: Frozen) -> tuple[_Cells, dict[tuple[str, s
     return cells, pairs
 
 
-def _test_filter(study: Study) -> Callable[[int, Problem], bool] | None:
+def worked_on(study: Study, role: Role) -> Callable[[int, Problem], bool] | None:
+    """Of a place of a role's task and its problem, whether the role works on it; None where it does on all."""
     spec = study.spec.development
-    if spec is None or spec.share is None:
+    if spec is None or spec.share is None or (role == "temperature" and _warm(study) is not None):
         return None
     held = developing(spec.share)
-    return lambda place, problem: not held(place, problem)
+    return held if role == "development" else lambda place, problem: not held(place, problem)
 
 
 def _sizes(study: Study, strategy: str) -> list[int]:

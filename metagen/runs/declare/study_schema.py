@@ -70,9 +70,7 @@ def _resolve_paths(spec: StudySpec, experiment: Experiment, context: Context) ->
             whole = _validate("task", _over(experiment, part.task), context).model_dump(
                 mode="json", exclude_none=True
             )
-            found[name] = part.model_copy(
-                update={"task": {key: whole[key] for key in part.task if key in whole}}
-            )
+            found[name] = part.model_copy(update={"task": {key: whole.get(key) for key in part.task}})
     return spec.model_copy(update=found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -30,10 +31,10 @@ from metagen.runs.declare.specs import (
 )
 from metagen.runs.declare.specs.derived import DerivedSpec
 from metagen.runs.declare.specs.strategies import StepSpec
-from metagen.runs.directory import Cell
+from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work import offline
 from metagen.runs.work.allocation.allocate import Difficulty
-from metagen.runs.work.allocation.held_out import learn_difficulties
+from metagen.runs.work.allocation.held_out import apart, learn_difficulties
 from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.asked import Asked
 from metagen.runs.work.survey import survey
@@ -231,10 +232,16 @@ def open_setup(
     With shards the engines stay closed: `open_pools` opens them for the drivers.
 
     Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
-    held-out problems that are not, and for shards where a total is dealt out by difficulty.
+    held-out problems that are not, and for shards where a total is dealt out by difficulty, or with a cache on a
+    cluster that has an address.
     """
     task = _task(experiment)
     sharded = experiment.executor.shards is not None
+    if sharded and experiment.cache is not None and (address := experiment.executor.cluster):
+        raise InputError(
+            f"cache and executor.shards on the cluster {address!r}: drivers on other machines cannot share a file of "
+            "SQLite; leave out one of them"
+        )
     here = offline.with_stand_ins(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)
     found, asked = survey(task), Asked(task)
@@ -308,7 +315,7 @@ def _engines(
     alone = [name for name in needed.engines if not isinstance(experiment.engines[name], AdapterSpec)]
     count = sum(executor.pool(name).most for name in alone)
     # On other machines an engine takes what it finds.
-    elsewhere = executor.kind == "ray" and (executor.address or os.environ.get("RAY_ADDRESS"))
+    elsewhere = executor.kind == "ray" and executor.cluster
     parts = {} if elsewhere else {"threads": max(1, cores // max(1, count))}
     engines: dict[str, Engine] = {}
     for name in needed.engines:
@@ -420,7 +427,8 @@ def _shared_sandbox() -> Any:
 def cautions(setup: Setup) -> list[str]:
     """What a reader of the results should know before they are made.
 
-    Which strategies an oracle steers, and which choose among equal samples.
+    Which strategies an oracle steers, which choose among equal samples, and which scores are mapped by what these very
+    problems have taught.
     """
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
@@ -428,7 +436,22 @@ def cautions(setup: Setup) -> list[str]:
         "(oracle), and never recommended"
         for name in setup.experiment.strategies
         if name in knowing
-    ] + [f"generators.{name}: {text}" for name, text in setup.alike]
+    ] + [
+        *(f"generators.{name}: {text}" for name, text in setup.alike),
+        *_learned_here(setup),
+    ]
+
+
+def _learned_here(setup: Setup) -> Iterator[str]:
+    """Maps of scores that are fitted on problems of this task."""
+    for name, spec in setup.experiment.verifiers.items():
+        points = Path(getattr(spec, "points", None) or "")
+        run = RunDirectory(points.parent)
+        if points == run.table("candidates") and run.table("problems").exists():
+            try:
+                apart(run, setup.task, f"verifiers.{name}.points")
+            except InputError as error:
+                yield str(error)
 
 
 def _enough(

@@ -24,6 +24,7 @@ from metagen.runs.work import build, offline
 from metagen.runs.work.attempts import Recorded
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
+from metagen.runs.work.unfinished import problems_of
 from metagen.runs.work.window import shuffle
 from metagen.runs.work.work import Work
 from metagen.strategies.base import wait
@@ -61,7 +62,9 @@ class Growing:
         self._seen: dict[str, int] = {}
         # Where the work on a problem depends on others, or on files beside the journal, all is replayed.
         self._apart = self._setup.journaled and not self._setup.difficulties
-        self._order = [one.id for _, one in shuffle(enumerate(self._setup.task.problems()))]
+        own = problems_of(directory)
+        asked = [(i, one) for i, one in enumerate(self._setup.task.problems()) if own is None or own(i, one)]
+        self._order = [one.id for _, one in shuffle(asked)]
         self.left = len(self._order)
 
     def __enter__(self) -> Self:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from metagen.errors import InputError
 from metagen.journal import SQLiteJournal
-from metagen.runs.declare import schema
-from metagen.runs.directory import RunDirectory, State
+from metagen.runs.declare import plan, schema, study_schema
+from metagen.runs.directory import Role, RunDirectory, State
 from metagen.runs.names import nearest
 from metagen.runs.work import build, offline
 from metagen.runs.work.attempts import Recorded
@@ -23,6 +24,7 @@ from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.work import Work
 from metagen.strategies.base import wait
+from metagen.tasks.base import Problem
 
 
 @contextlib.contextmanager
@@ -59,10 +61,22 @@ def _replay(directory: RunDirectory, into: RunDirectory, problem: str | None) ->
     with build.open_setup(experiment) as setup, SQLiteJournal(directory.journal, read_only=True) as journal:
         if problem is not None and all(one.id != problem for one in setup.task.problems()):
             raise unknown(directory, problem, [one.id for one in setup.task.problems()])
-        only = None if problem is None else lambda place, one: one.id == problem
+        own = problems_of(directory)
+
+        def only(place: int, one: Problem) -> bool:
+            return (problem is None or one.id == problem) and (own is None or own(place, one))
+
         work = Work(setup, into, Recorded(journal), Meter(), only=only)
         wait(work.all())
     return work
+
+
+def problems_of(directory: RunDirectory) -> Callable[[int, Problem], bool] | None:
+    """Which problems of its task a run works on, as its study says where it is the run of a role; None for all."""
+    if (study := directory.study) is None:
+        return None
+    role = cast(Role, directory.root.resolve().name)
+    return plan.worked_on(study_schema.load(study.study), role)
 
 
 def nothing_yet(directory: RunDirectory, problem: str | None = None) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,10 @@ def test_a_map_is_fitted_on_an_earlier_run_whose_directory_is_named(file: Path, 
     file.write_text(FILE.replace("FROM", "earlier, fit: isotonic"), "utf-8")
     with build.open_setup(schema.load(file)) as setup:
         mended = setup.verifiers["mended"]
+        said = "points = .*earlier.*: 3 of this experiment's problems are in that run"
+        assert any(re.search(said, caution) for caution in build.cautions(setup)), (
+            "they are the same problems"
+        )
     assert isinstance(mended, Calibrated)
     # In every pool 0.9 and 0.4 are right, 0.6 and 0.2 are not: 0.4 and 0.6 share a block.
     assert isinstance(mended.calibration, Isotonic)

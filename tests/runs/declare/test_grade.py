@@ -337,6 +337,7 @@ def test_maps_are_chosen_and_named_where_they_lose_the_order(tmp_path: Path) -> 
         (["--score", "judge", "--map", "rm=ranks"], "'rm' is no --score"),
         (["--score", "judge", "--map", "square"], "maps no scores into"),
         (["--where", "x"], "expected NAME=VALUE"),
+        (["--where", "model=a", "--where", "model=b"], "given twice, as 'a' and 'b'"),
     ):
         result = CliRunner().invoke(app, ["grade", str(pool), "--correct", "right", *options])
         assert result.exit_code == 2 and message in " ".join(result.output.split()), result.output

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from metagen.errors import InputError
 from metagen.generators.models import sources
@@ -87,6 +88,16 @@ def test_data_of_ones_own_are_asked_in_turns_if_the_model_has_a_template(tmp_pat
     lines = [line[4:] for line in plain.read_text().splitlines() if line.startswith("  # prompt: ")]
     (commented,) = [parse("task:\n  " + line).data["task"]["prompt"] for line in lines]
     assert JsonlTask(data, prompt=commented)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "smollm2-135m-solver"])
+def test_a_packaged_model_is_asked_in_turns_before_it_is_fetched(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("METAGEN_CACHE", str(tmp_path / "nothing fetched"))
+    file, data = new.write(tmp_path / "x.yaml", "jsonl", model=name)
+    prompt = yaml.safe_load(file.read_text())["task"]["prompt"]
+    assert prompt.keys() == {"system", "user"} and data.is_file()
 
 
 @pytest.mark.parametrize("there", ["votes.yaml", "votes.jsonl"])

@@ -101,6 +101,24 @@ def test_what_is_dumped_loads_back_equal_from_anywhere(good: Path, tmp_path: Pat
     assert dump(load(copy)) == dump(experiment)
 
 
+def test_a_null_in_place_of_another_default_is_kept(good: Path, tmp_path: Path) -> None:
+    first = load(good, sets=["strategies.polished={kind: self_refine, stop: null}"])
+    (tmp_path / "again.yaml").write_text(dump(first))
+    again = load(tmp_path / "again.yaml")
+    assert again == first and again.strategies["polished"].options()["stop"] is None
+    data = tmp_path / "code.jsonl"
+    data.write_text("{}\n")
+    task = f"task={{kind: livecodebench, path: {data}, seconds: null}}"
+    assert load(good, sets=[task]).task.options()["seconds"] is None
+    assert "seconds: null" in dump(load(good, sets=[task]))
+
+
+def test_the_home_of_nobody_is_the_users_to_mend(good: Path) -> None:
+    for field in ("task={kind: jsonl, path: ~nobody-of-this-name/x.jsonl}", "cache=~nobody-of-this-name/x"):
+        with pytest.raises(ConfigError, match="write ~/… for your own home directory"):
+            load(good, sets=[field])
+
+
 def test_relative_paths_begin_at_the_file_and_survive_a_dump(good: Path, tmp_path: Path) -> None:
     model = tmp_path / "models" / "own"
     model.mkdir(parents=True)

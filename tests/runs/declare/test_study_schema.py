@@ -30,6 +30,14 @@ def test_a_study_reads_back_from_any_directory(study_file: Write, tmp_path: Path
     assert again.experiment == study.experiment and again.spec == study.spec
 
 
+def test_development_may_leave_out_a_limit_of_the_task(study_file: Write) -> None:
+    sets = ("task.limit=2", "study.development.task={seed: 70, label: dev, limit: null}")
+    study = schema.load(study_file(), sets=sets)
+    part = plan.development(study)
+    assert part is not None and study.experiment.task.options()["limit"] == 2
+    assert part.experiment.task.options().get("limit") is None
+
+
 def test_an_experiment_is_a_study_and_a_study_is_no_experiment(
     study_experiment_file: Write, study_file: Write
 ) -> None:

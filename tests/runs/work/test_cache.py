@@ -17,7 +17,7 @@ import pytest
 
 from metagen.cache import Cache, CachedJournal
 from metagen.cost import Usage
-from metagen.errors import ConfigError, JournalCorrupt, JournalError
+from metagen.errors import ConfigError, InputError, JournalCorrupt, JournalError
 from metagen.journal import Limit, Row, RowKeys, SQLiteJournal
 from metagen.runs.declare import schema
 from metagen.runs.directory import RunDirectory, State
@@ -241,12 +241,18 @@ def test_what_is_taken_is_in_the_journal_before_what_was_made_of_it(shared: Path
         assert [one.index for one in own.of_problem("p")] == [0, 1, 7]
 
 
-def test_what_cannot_be_shared_is_refused(experiment_file: File) -> None:
+def test_what_cannot_be_shared_is_refused(experiment_file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     file = experiment_file(more=CACHE)
     (file.parent / "shared").write_text("")
     with pytest.raises(ConfigError, match=r"cache = .*is no directory"):
         schema.load(file)
     (file.parent / "shared").unlink()
+    here = "executor={kind: ray, shards: {count: 2}, replicas: 2}"
     far = "executor={kind: ray, address: 'far:1', shards: {count: 2}, replicas: 2}"
-    with pytest.raises(ConfigError, match="drivers on other machines cannot share a file"):
-        schema.load(file, sets=[far])
+    for executor, environment in ((far, ""), (here, "far:1")):
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+        with (
+            pytest.raises(InputError, match="'far:1': drivers on other machines cannot share a file"),
+            build.open_setup(schema.load(file, sets=[executor])),
+        ):
+            pass

@@ -17,7 +17,7 @@ from metagen.generators.openai.dialects import DIALECTS
 from metagen.generators.openai.keys import HIDDEN, HOSTED, address, is_variable, names_key, without_keys
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
-from metagen.runs.declare.specs.fields import Context, EngineName, FileName, ModelName
+from metagen.runs.declare.specs.fields import Context, EngineName, FileName, ModelName, at_home
 from metagen.runs.declare.specs.models import AnyModel
 from metagen.runs.declare.specs.parts import PartSpec, naming
 from metagen.values import Expects
@@ -25,7 +25,7 @@ from metagen.values import Expects
 
 def _adapter(path: str, info: ValidationInfo) -> str:
     base = info.context.base if isinstance(info.context, Context) else Path()
-    folder = (base / Path(path).expanduser()).resolve()
+    folder = (base / at_home(path)).resolve()
     if not (folder / "adapter_config.json").is_file():
         raise ValueError(
             f"there is no adapter_config.json in {str(folder)!r}; expected a LoRA adapter's directory"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, GetJsonSchemaHandler, model_validator
@@ -130,6 +131,11 @@ class ExecutorSpec(PoolSpec):
                 if name not in ("kind", "concurrency") and getattr(self, name) != default:
                     raise ValueError(f"{name} is for pools of engines; give kind: ray, or leave {name} out")
         return self
+
+    @property
+    def cluster(self) -> str | None:
+        """The address of the cluster, as the file or RAY_ADDRESS has it; None where one starts on this machine."""
+        return self.address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def shares(self) -> int:

@@ -140,12 +140,3 @@ class Experiment(Spec):
     executor: ExecutorSpec = ExecutorSpec()
     cache: FolderName | None = None
     serve: ServeSpec | None = None
-
-    @model_validator(mode="after")
-    def _on_one_machine(self) -> Self:
-        if self.cache is not None and self.executor.shards is not None and self.executor.address is not None:
-            raise ValueError(
-                "cache and executor.shards with an address: drivers on other machines cannot share a file of SQLite; "
-                "leave out one of them"
-            )
-        return self

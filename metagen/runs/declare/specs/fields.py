@@ -42,6 +42,14 @@ def _reference(section: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def at_home(path: str) -> File:
+    """A path with the home directory in place of `~`. ValueError for the home of a user that there is not."""
+    try:
+        return File(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{error}; write ~/… for your own home directory, or the whole path") from None
+
+
 def local_model(name: str, info: ValidationInfo) -> str:
     """A model's name as it is; a directory, an adapter's too, or a GGUF file as an absolute path.
 
@@ -51,7 +59,7 @@ def local_model(name: str, info: ValidationInfo) -> str:
     if name in known:
         return name
     base = info.context.base if isinstance(info.context, Context) else File()
-    directory = base / File(name).expanduser()
+    directory = base / at_home(name)
     if any((directory / name).is_file() for name in ("config.json", "adapter_config.json")):
         return str(directory.resolve())
     if directory.suffix.lower() == ".gguf" and directory.is_file():
@@ -65,7 +73,7 @@ def local_model(name: str, info: ValidationInfo) -> str:
 
 def _file(path: str, info: ValidationInfo) -> str:
     base = info.context.base if isinstance(info.context, Context) else File()
-    file = (base / File(path).expanduser()).resolve()
+    file = (base / at_home(path)).resolve()
     if not file.is_file():
         raise ValueError(f"there is no file {str(file)!r}; expected a path, relative to the experiment file")
     return str(file)
@@ -74,7 +82,7 @@ def _file(path: str, info: ValidationInfo) -> str:
 def _folder(path: str, info: ValidationInfo) -> str:
     """A directory that need not exist yet, as an absolute path."""
     base = info.context.base if isinstance(info.context, Context) else File()
-    folder = (base / File(path).expanduser()).resolve()
+    folder = (base / at_home(path)).resolve()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{str(folder)!r} is no directory; expected one, or a path where one can be made")
     return str(folder)
@@ -83,7 +91,7 @@ def _folder(path: str, info: ValidationInfo) -> str:
 def _run(path: str, info: ValidationInfo) -> str:
     """A run as an absolute path: relative to the file, or as commands find it."""
     base = info.context.base if isinstance(info.context, Context) else File()
-    beside = base / File(path).expanduser()
+    beside = base / at_home(path)
     try:
         found = beside if (beside / "experiment.yaml").is_file() else RunDirectory.find(path).root
     except InputError as error:
@@ -94,7 +102,7 @@ def _run(path: str, info: ValidationInfo) -> str:
 def _points(path: str, info: ValidationInfo) -> str:
     """The file itself, or the table of samples of a run's directory, as an absolute path."""
     base = info.context.base if isinstance(info.context, Context) else File()
-    given = (base / File(path).expanduser()).resolve()
+    given = (base / at_home(path)).resolve()
     file = given / "candidates.parquet" if given.is_dir() else given
     if not file.is_file():
         raise ValueError(

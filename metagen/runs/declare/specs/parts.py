@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
 from metagen.runs.declare.registry import Section
 from metagen.values import Expects
@@ -17,6 +17,15 @@ class Spec(BaseModel):
     """What all parts of an experiment share: frozen, strict, nothing unknown, no infinities."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    @model_serializer(mode="wrap")
+    def _keep_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A null that stands in place of another default is said also where other nulls are left out."""
+        said = handler(self)
+        for name, field in type(self).model_fields.items():
+            if getattr(self, name) is None and field.get_default(call_default_factory=True) is not None:
+                said[name] = None
+        return {**said, **{name: None for name, value in (self.model_extra or {}).items() if value is None}}
 
 
 class ValueSpec(Spec):

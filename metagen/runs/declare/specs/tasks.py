@@ -120,7 +120,13 @@ class SourceSpec(PartSpec):
     hub: HubSpec | None = None  # type: ignore[valid-type]  # it is made above
 
     def options(self) -> dict[str, Any]:
-        given = {name: value for name, value in super().options().items() if value is not None}
+        # None is the default of most; where it is not, it was said.
+        fields = type(self).model_fields
+        given = {
+            name: value
+            for name, value in super().options().items()
+            if value is not None or (name in fields and fields[name].get_default() is not None)
+        }
         source = given.pop("hub", self.path)
         return given if source is None else given | {"source": source}
 

@@ -180,12 +180,13 @@ def _same_seed(directory: RunDirectory, experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class Ask:
-    """What configurations ask of one generator: its largest n, and who scores the samples."""
+    """What configurations ask of one generator: its largest n, and who scores the samples. bare: of some, nobody."""
 
     name: str
     generator: Generator
     n: int
     verifiers: tuple[str, ...]
+    bare: bool = False
 
 
 class _Estimator:
@@ -247,7 +248,9 @@ class _Estimator:
             # A generator that is greedy already makes the same samples.
             known = found.get(generator.fingerprint) or Ask(name, generator, 0, ())
             judges = dict.fromkeys((*known.verifiers, *([c.verifier] if c.verifier else [])))
-            found[generator.fingerprint] = Ask(known.name, generator, max(known.n, c.n or 1), tuple(judges))
+            bare = known.bare or c.verifier is None
+            n = max(known.n, c.n or 1)
+            found[generator.fingerprint] = Ask(known.name, generator, n, tuple(judges), bare)
         yield from found.values()
 
     def _stands_over(self, c: Cell) -> bool:
@@ -287,16 +290,20 @@ class _Estimator:
             new, tokens = ask.n - len(recorded), length.tokens(problem)
             prompt = self._prompt(ask.generator, problem)
             rows = 0 if replayed or not new else (length.bound and _rows(ask.generator)) or new
-            figures = _generation(_shape(ask.generator), prompt, tokens, rows)
+            # The rows of a search read the prompt together.
+            readers = 1 if _rows(ask.generator) else new
+            figures = _generation(_shape(ask.generator), prompt, tokens, rows, readers)
             scores = [
                 (name, self.judging.scores(verifier, problem, length, tokens, recorded, new))
                 for name, verifier in judges
             ]
-            share = self._share(figures, [one for _, one in scores], new)
-            made.add(share, calls=new, **figures)
+            # Each configuration has the budget for itself: its samples, and the scores of its own verifier.
+            shares = {name: self._share(figures, [one], new) for name, one in scores}
+            most = [*shares.values(), *([self._share(figures, [], new)] if ask.bare or not scores else [])]
+            made.add(max(most), calls=new, **figures)
             made.recorded += len(recorded)
             for name, (calls, before, one) in scores:
-                self.judging.sums[name].add(share, calls=calls, **one)
+                self.judging.sums[name].add(shares[name], calls=calls, **one)
                 self.judging.sums[name].recorded += before
             sizes.append(prompt or 0)
         if replayed:
@@ -433,7 +440,9 @@ class _Estimator:
         sums: Sums,
         maker: Generator | Verifier | None,
     ) -> Part:
-        usage = Usage(prefilled=_whole(sums.prefilled), generated=_whole(sums.generated))
+        usage = Usage(
+            prefilled=_whole(sums.prefilled), cached=_whole(sums.cached), generated=_whole(sums.generated)
+        )
         price = _price(maker)
         money = price.of(usage) if price else None
         seconds = self.times.get(name) if role == "generation" else self._scoring(sums, maker)
@@ -483,17 +492,19 @@ class _Estimator:
 
 
 def _generation(
-    shape: ModelShape | None, prompt: int | None, tokens: float | None, rows: int
+    shape: ModelShape | None, prompt: int | None, tokens: float | None, rows: int, readers: int
 ) -> dict[str, float | None]:
-    """Figures of so many rows of tokens behind a prompt, which is read once."""
+    """Figures of so many rows of tokens behind a prompt, which is read once; other readers have it from a cache."""
     if not rows:
         return dict.fromkeys(FIGURES, 0.0)
     generated = None if tokens is None else rows * tokens
+    cached = None if prompt is None else float((readers - 1) * prompt)
     if shape is None or prompt is None or tokens is None or generated is None:
-        return {"prefilled": prompt, "generated": generated, "flops": None, "flops_2n": None}
+        unknown = {"flops": None, "flops_2n": None}
+        return {"prefilled": prompt, "cached": cached, "generated": generated, **unknown}
     flops = prefill_flops(shape, prompt) + rows * decode_flops(shape, round(tokens), prompt)
     return {
-        "prefilled": prompt, "generated": generated, "flops": flops,
+        "prefilled": prompt, "cached": cached, "generated": generated, "flops": flops,
         "flops_2n": flops_2n(shape, 1) * (prompt + generated),
     }  # fmt: skip
 

@@ -21,7 +21,7 @@ from metagen.verifiers.reward import ProcessRewardModel, RewardModel
 
 #: How judges come to verdicts (`Judge.way`).
 WAYS = {"labels": " (it reads the labels' probabilities)", "samples": " (it writes its verdicts)"}
-FIGURES = ("prefilled", "generated", "flops", "flops_2n")
+FIGURES = ("prefilled", "cached", "generated", "flops", "flops_2n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Sums:
     calls: float = 0
     recorded: int = 0
     prefilled: float | None = 0.0
+    cached: float | None = 0.0
     generated: float | None = 0.0
     flops: float | None = 0.0
     flops_2n: float | None = 0.0
@@ -189,14 +190,15 @@ def _figures(
     """Figures of `calls` scores of one problem, whose prompt is read once."""
     if not calls:
         return dict.fromkeys(FIGURES, 0.0)
-    prefilled = prompt + calls * own
+    prefilled, cached = prompt + calls * own, float((calls - 1) * prompt)
     if shape is None:
-        return {"prefilled": prefilled, "generated": 0.0, "flops": None, "flops_2n": None}
+        return {"prefilled": prefilled, "cached": cached, "generated": 0.0, "flops": None, "flops_2n": None}
     whole, logits = prompt + round(own), round(tags)
     flops = prefill_flops(shape, whole, 0, logits)
     flops += (calls - 1) * prefill_flops(shape, whole, prompt, logits)
     return {
-        "prefilled": prefilled, "generated": 0.0, "flops": flops, "flops_2n": flops_2n(shape, 1) * prefilled
+        "prefilled": prefilled, "cached": cached, "generated": 0.0, "flops": flops,
+        "flops_2n": flops_2n(shape, 1) * prefilled,
     }  # fmt: skip
 
 

@@ -6,15 +6,17 @@ import tempfile
 from collections import abc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
 from metagen.errors import InputError, MetagenError
 from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.specs.limits import BudgetSpec
 from metagen.runs.declare.subset import Subset
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
+from metagen.runs.work.allocation.shares import Shares
 from metagen.tasks.base import Problem
 
 PROBE = "metagen-probe-"
@@ -62,7 +64,10 @@ def run_probe(
         return
     with tempfile.TemporaryDirectory(prefix=PROBE) as folder:
         directory = RunDirectory(Path(folder))
-        with build.open_setup(experiment) as setup:
+        # This process is the only driver: others would read the whole task.
+        here = experiment.executor.model_copy(update={"shards": None})
+        with build.open_setup(experiment.model_copy(update={"executor": here})) as setup:
+            setup = _with_share(setup)
             chosen = _choose(setup, problems, only)
             count = len(chosen) if seconds is None else 1
             states = [runner.run(restrict(setup, chosen[:count]), directory)]
@@ -84,6 +89,17 @@ def run_probe(
 def restrict(setup: build.Setup, problems: abc.Sequence[Problem]) -> build.Setup:
     """With these of the problems."""
     return replace(setup, task=Subset(setup.task, problems), problems=len(problems))
+
+
+def _with_share(setup: build.Setup) -> build.Setup:
+    """With the share of a total that a problem of the whole task has, in place of that of a few."""
+    share = Shares(setup.experiment, setup.problems).largest
+    limit = None if share is None else BudgetSpec(**asdict(share))
+    return replace(
+        setup,
+        experiment=setup.experiment.model_copy(update={"allocation": None, "budget": limit}),
+        difficulties={},
+    )
 
 
 def choose(setup: build.Setup, only: Only) -> list[Problem]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,9 +18,11 @@ from metagen.errors import EngineError, InputError
 from metagen.generators.models import sources
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
+from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.specs.executor import ShardsSpec
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
-from metagen.runs.work.forecast import estimate, show
+from metagen.runs.work.forecast import estimate, probe, show
 from metagen.runs.work.offline import ClosedEngine, with_stand_ins
 from metagen.sequence import Prompt
 
@@ -196,7 +199,8 @@ def test_engines_that_are_not_here_are_never_made(tmp_path: Path, monkeypatch: p
     price = "engines.writer.price={prompt: 1.0, generated: 4.0}"
     priced = estimate.estimate(schema.load(file, sets=[price]))
     part = priced.parts[0]
-    assert part.money == pytest.approx((part.prefilled + 4 * part.generated) / 1e6)
+    # Each of four samples reads the prompt, and no price of cached tokens is told.
+    assert part.money == pytest.approx((4 * part.prefilled + 4 * part.generated) / 1e6)
     with pytest.raises(InputError, match=r"engines\.writer\.price"):
         estimate.estimate(schema.load(file, sets=["engines.writer.price={per_token: 1.0}"]))
 
@@ -224,6 +228,36 @@ def test_budgets_cut_the_estimate(experiment_file: Write) -> None:
     assert parts(found)["small"].generated == pytest.approx(6 * 48)
     assert parts(found)["small"].calls == 6 * 2
     assert any("budget" in note for note in found.notes)
+
+
+def test_each_configuration_has_the_budget_for_itself(experiment_file: Write) -> None:
+    """A vote draws all that its calls allow; best-of-n shares them with its scores."""
+    found = parts(estimate.estimate(schema.load(experiment_file(n="[8]", more="budget: {calls: 8}\n"))))
+    assert found["small"].calls == 6 * 8 and found["judge"].calls == 2 * 6 * 4
+
+
+def test_a_probe_has_the_share_of_a_problem_of_the_whole_task(
+    experiment_file: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = "allocation: {total: {generated: 6000}}\n"
+    experiment = schema.load(experiment_file(n="[8]", more=more))
+    with build.open_setup(experiment) as setup:
+        own = probe._with_share(setup)
+        few = probe.restrict(own, list(own.task.problems())[:2])
+        assert few.experiment.budget is not None and few.experiment.budget.generated == 1000
+    cluster = experiment.model_copy(
+        update={"executor": type(experiment.executor)(kind="ray", shards=ShardsSpec(count=2))}
+    )
+    asked: list[bool] = []
+
+    def refuse(given: Experiment) -> Any:
+        asked.append(given.executor.shards is None)
+        raise InputError("seen")
+
+    monkeypatch.setattr(build, "open_setup", refuse)
+    with pytest.raises(InputError, match="seen"), probe.run_probe(cluster, 1):
+        pass
+    assert asked == [True]
 
 
 def test_a_recorded_pool_costs_nothing(tmp_path: Path) -> None:
