@@ -233,14 +233,14 @@ def open_setup(
 
     Raises InputError for data, models and combinations that do not fit, for a budget that a generator cannot keep, for
     held-out problems that are not, and for shards where a total is dealt out by difficulty, or with a cache on a
-    cluster that has an address.
+    cluster of other machines.
     """
     task = _task(experiment)
     sharded = experiment.executor.shards is not None
-    if sharded and experiment.cache is not None and (address := experiment.executor.cluster):
+    if sharded and experiment.cache is not None and experiment.executor.elsewhere:
         raise InputError(
-            f"cache and executor.shards on the cluster {address!r}: drivers on other machines cannot share a file of "
-            "SQLite; leave out one of them"
+            f"cache and executor.shards on the cluster {experiment.executor.cluster!r}: drivers on other machines "
+            "cannot share a file of SQLite; leave out one of them"
         )
     here = offline.with_stand_ins(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)

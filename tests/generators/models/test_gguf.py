@@ -57,7 +57,8 @@ def test_tokens_that_end_texts_and_turns_are_ends_beside_the_files_own(token: st
     tokens = ["a", "b", "</s>", "ab", token]
     fields = {
         "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
-        "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.token_type": [1, 1, 3, 1, 3], "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.token_type": [1, 1, 3, 1, 3],
+        "tokenizer.ggml.eos_token_id": 2,
     }  # fmt: skip
     found = write_tokenizer(tmp_path / "x.gguf", fields.get, tmp_path)
     assert found["eos_token_id"] == [2, 4]

@@ -176,10 +176,7 @@ def test_no_replica_outlives_a_head_that_is_killed(
     until(lambda: not actors_alive("Replica") and not actors_alive("Driver"))
 
 
-def test_shards_and_one_driver_share_a_cache(
-    write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)  # the nodes are on this machine
+def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     shared = f"cache: {tmp_path / 'shared'}\n"
     for name, executor in (

@@ -138,6 +138,12 @@ class ExecutorSpec(PoolSpec):
         return self.address or os.environ.get("RAY_ADDRESS") or None
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether drivers may be on other machines: the cluster has an address, which is not of this machine."""
+        host = (self.cluster or "").rpartition("//")[2].partition(":")[0]
+        return host not in ("", "127.0.0.1", "localhost", "local")
+
+    @property
     def shares(self) -> int:
         """Into how many parts the problems are dealt."""
         return self.shards.count if self.shards else 1
