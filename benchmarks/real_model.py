@@ -102,6 +102,8 @@ def rows() -> Iterator[Row]:
         sweeps["vllm"] = [_options(d, t) for d in _FORMATS for t in _THREADS]
     if GGUF and importlib.util.find_spec("xllamacpp") is not None:
         sweeps["llama_cpp"] = [(("threads", t),) for t in _THREADS]
+    if left_out := [name for name in ("vllm", "llama_cpp") if name not in sweeps]:
+        print(f"left out, as it is not here: {', '.join(left_out)}; see the head of benchmarks/real_model.py")
     best, swept = {}, {}
     for name, settings in sweeps.items():
         found = {side: _once(side) for side in (Side(name, one) for one in settings)}
