@@ -51,7 +51,7 @@ class Scope:
     def __init__(self, place: Place) -> None:
         self._place = place
         self.offers: list[Offer] = []
-        #: What each answer gathered in the vote that chose among the offers, by its key; None where there was none.
+        #: Votes by answer key, of the vote that chose among the offers; None where there was none.
         self.votes: Mapping[str, float] | None = None
 
     @classmethod

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 TIE = 0.005
 #: Differences in Monte-Carlo standard errors that are a tie.
 ERRORS = 2.0
-#: What a smaller share of the problems has is compared with nothing: it may be the easy ones.
+#: The least share of the problems that a configuration needs to be compared: fewer may be the easy ones.
 ENOUGH = 0.5
 #: Room for rounding.
 SLACK = 1e-12

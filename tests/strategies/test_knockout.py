@@ -53,7 +53,7 @@ def writes(*texts: str) -> FunctionGenerator:
 
 def test_a_judge_that_says_nothing_leaves_the_choice_to_chance_and_that_is_told() -> None:
     class Silent(PairwiseJudge):
-        async def compare(self, pairs: Iterable[object], scope: object) -> list[Score]:  # type: ignore[override]
+        async def compare(self, pairs: Iterable[object], scope: object) -> list[Score]:  # type: ignore[override]  # pairs are not looked at
             return [Score(None, verdict="unparsable") for _ in pairs]
 
     with Arena() as arena:

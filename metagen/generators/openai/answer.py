@@ -15,7 +15,7 @@ from metagen.generators.tool_calls import write_calls
 STOPPED = "stop_sequence"
 #: Why a completion can have ended; what is none of these was no answer.
 ENDED = ("stop", "length", "content_filter", "tool_calls", "function_call", "eos")
-#: What some servers call them: Hugging Face's TGI, Mistral, gateways to Anthropic, Gemini (behind a colon: why).
+#: Other names of these reasons: by Hugging Face's TGI, Mistral, gateways to Anthropic, Gemini (behind a colon: why).
 OTHERS = {
     STOPPED: "stop", "eos_token": "eos", "model_length": "length", "end_turn": "eos", "max_tokens": "length",
     "tool_use": "tool_calls", "refusal": "content_filter", "function_call_filter": "content_filter",

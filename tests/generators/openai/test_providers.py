@@ -169,7 +169,7 @@ def test_streamed_calls_are_told_apart_by_their_ids_where_their_numbers_are_equa
         chunks.append(delta(tool_calls=[call("weather", '{"city": ', f"id-{city}", **at)]))
         chunks.append(delta(tool_calls=[call(None, f'"{city}"}}', None, **at)]))
     chunks.append(delta("tool_calls"))
-    (choice,) = join_stream(bytes(stream(*chunks).body))["choices"]  # type: ignore[arg-type]
+    (choice,) = join_stream(bytes(stream(*chunks).body))["choices"]  # type: ignore[arg-type]  # `stream` gives bytes
     _, calls = split_calls(write_calls(choice["message"]["tool_calls"]))
     assert [json.loads(one["function"]["arguments"]) for one in calls] == [{"city": "A"}, {"city": "B"}]
     assert [one["function"]["name"] for one in calls] == ["weather"] * 2
@@ -178,7 +178,7 @@ def test_streamed_calls_are_told_apart_by_their_ids_where_their_numbers_are_equa
 def test_an_answer_of_very_many_calls_is_none() -> None:
     many = delta(tool_calls=[call("f", "{}", f"{i}", index=i) for i in range(CALLS + 1)])
     with pytest.raises(ValueError, match="more than 128 calls"):
-        join_stream(bytes(stream(many).body))  # type: ignore[arg-type]
+        join_stream(bytes(stream(many).body))  # type: ignore[arg-type]  # as above
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
