@@ -60,13 +60,16 @@ def _kept(part: Strategy | ChainStep) -> dict[str, Any]:
     return {k: v for k, v in vars(part).items() if not isinstance(getattr(type(part), k, None), worked_out)}
 
 
+def _judges(part: Strategy | ChainStep) -> frozenset[str]:
+    return part.judges if isinstance(part, Strategy) else frozenset()
+
+
 def _writers(part: Any) -> list[Generator]:
     """All that write for a strategy and are made of no others."""
     if isinstance(part, Strategy | ChainStep):
         given = _arguments(part)
-        judges: frozenset[str] = getattr(part, "judges", frozenset())
-        kept = {k: v for k, v in (_kept(part) if given is None else given).items() if k not in judges}
-        return [found for value in kept.values() for found in _writers(value)]
+        kept = (_kept(part) if given is None else given).items()
+        return [found for name, value in kept if name not in _judges(part) for found in _writers(value)]
     if isinstance(part, Generator):
         return [part]
     if isinstance(part, Mapping):
@@ -100,7 +103,7 @@ def _rewrite(part: Any, changes: Mapping[str, Any]) -> Any:
     if isinstance(part, Strategy | ChainStep):
         given = _arguments(part)
         old = _kept(part) if given is None else given
-        judges: frozenset[str] = getattr(part, "judges", frozenset())
+        judges = _judges(part)
         new = {name: value if name in judges else _rewrite(value, changes) for name, value in old.items()}
         if all(new[name] is old[name] for name in old):
             return part
