@@ -77,11 +77,17 @@ def test_what_is_said_elsewhere_or_is_no_number_is_refused(given: dict[str, Any]
 
 
 def test_defaults_give_way_to_what_is_given() -> None:
-    found = options.defaults({"max_num_seqs": 8, "enable_prefix_caching": False}, on_cpu=True, memory=123)
+    found = options.defaults(
+        {"max_num_seqs": 8, "enable_prefix_caching": False}, on_cpu=True, memory=123, seeded=False
+    )
     assert (found["max_num_seqs"], found["enable_prefix_caching"]) == (8, False)
     assert (found["kv_cache_memory_bytes"], found["block_size"]) == (123, 32)
-    assert "kv_cache_memory_bytes" not in options.defaults({}, on_cpu=False, memory=123)
-    assert options.defaults({}, on_cpu=False, memory=123)["enable_prefix_caching"] is True
+    gpu = options.defaults({}, on_cpu=False, memory=123, seeded=True)
+    assert "kv_cache_memory_bytes" not in gpu and gpu["enable_prefix_caching"] is True
+    # Where samples bring no seed of their own, each engine begins elsewhere.
+    assert gpu["seed"] == 0
+    begins = [options.defaults({}, on_cpu=True, memory=1, seeded=False)["seed"] for _ in range(8)]
+    assert len(set(begins)) > 1 and all(0 <= seed < 2**31 for seed in begins)
 
 
 def test_threads_leave_one_process_unless_several_are_asked_for() -> None:
@@ -101,20 +107,23 @@ def test_fingerprints_name_weights_numbers_and_what_changes_them(
     base = fingerprint()
     assert fingerprint(max_num_seqs=7, tensor_parallel_size=2, gpu_memory_utilization=0.5) == base
     others = [fingerprint("bfloat16"), fingerprint(quantization="fp8"), fingerprint(kv_cache_dtype="fp8")]
+    others.append(fingerprint(lora_target_modules=["q_proj"]))
     for content in (b"one", b"two"):
         (tmp_path / "adapter_config.json").write_text('{"r": 12}')
         (tmp_path / "adapter_model.safetensors").write_bytes(content)
         others.append(fingerprint(lora=tmp_path))
-    assert len({base, *others}) == 6
+    assert len({base, *others}) == 7
     assert model.adapter(tmp_path) == (tmp_path, 16), "room is made for the next rank"
 
 
 def test_one_place_of_the_context_is_kept_for_reading() -> None:
     directory = resolve("tiny-0.1m")
     own = json.loads((directory / "config.json").read_text())["max_position_embeddings"]
-    assert model.length(directory, None) is None
-    assert model.length(directory, 100) == 101
-    assert model.length(directory, own) == model.length(directory, 10 * own) == own
+    assert model.length(directory, None, {}) is None
+    assert model.length(directory, 100, {}) == 101
+    assert model.length(directory, own, {}) == model.length(directory, 10 * own, {}) == own
+    longer = {"hf_overrides": {"max_position_embeddings": 10 * own}}
+    assert model.length(directory, 5 * own, longer) == 5 * own + 1, "vLLM alone knows what it overrides"
 
 
 def test_an_adapter_of_no_rank_is_refused(tmp_path: Path) -> None:

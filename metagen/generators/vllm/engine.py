@@ -61,7 +61,8 @@ class VLLMEngine(LocalEngine):
     wait as coroutines.
     lora: the directory of an adapter that is applied to all requests.
     seeded: draw each sample by a seed of its own, so that it comes again. By default vLLM draws by its own random
-    numbers, which is faster: what the journal has comes again, and nothing else.
+    numbers, which begin anywhere (unless args has `seed`) and are faster: what the journal has comes again, and nothing
+    else.
     threads: of each of vLLM's processes on a CPU, which are then bound to no core; vLLM's own choice if None.
     args: any other of vLLM's engine arguments, such as tensor_parallel_size, quantization, speculative_config or
     gpu_memory_utilization; `options.defaults` has those that are not vLLM's own. Several engines that share a device
@@ -104,7 +105,7 @@ class VLLMEngine(LocalEngine):
         options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})
         self.dtype: Dtype = dtype or ("float32" if vllm.on_cpu else "bfloat16")
         tokenizer = Tokenizer(whole, files.vocabulary(directory))
-        given = options.defaults(args, on_cpu=vllm.on_cpu, memory=key_value_bytes())
+        given = options.defaults(args, on_cpu=vllm.on_cpu, memory=key_value_bytes(), seeded=seeded)
         self._lora: Path | None
         self._lora, rank = files.adapter(lora) if lora is not None else (None, 0)
         if self._lora is not None:
@@ -132,7 +133,7 @@ class VLLMEngine(LocalEngine):
 
     def _configure(self, directory: Path, given: dict[str, Any], max_context: int | None) -> Any:
         """The configuration of vLLM. InputError for what it does not take."""
-        vllm, length = self._vllm, files.length(directory, max_context)
+        vllm, length = self._vllm, files.length(directory, max_context, given)
         with kept(**self._environment) as found:
             try:
                 args = vllm.AsyncEngineArgs(
@@ -251,14 +252,14 @@ class VLLMEngine(LocalEngine):
         if self._loop.close():
             _LOG.info("engine closed", extra={"engine": repr(self), "fingerprint": self._fingerprint})
 
-    def sleep(self, level: int = 1) -> None:
-        """Free the device's memory until `wake`: keys and values, and the weights, which level 1 keeps in main memory.
+    def sleep(self) -> None:
+        """Free the device's memory until `wake`: keys and values, and the weights, which main memory keeps.
 
-        Waits for what runs to be aborted. Needs enable_sleep_mode=True; UnsupportedError on a CPU, where only
+        It is vLLM's level 1; level 2 forgets the weights, which `close` does too. Waits for what runs to be aborted. Needs enable_sleep_mode=True; UnsupportedError on a CPU, where only
         `close` frees memory.
         """
         self._may_sleep()
-        self._loop.wait(self._llm.sleep(level))
+        self._loop.wait(self._llm.sleep(1))
 
     def wake(self) -> None:
         """Undo `sleep`."""

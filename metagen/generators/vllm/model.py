@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,15 @@ def vocabulary(directory: Path) -> int:
     return size
 
 
-def length(directory: Path, max_context: int | None) -> int | None:
-    """Tokens that vLLM has to make room for: one more than are asked for, but no more than the model has places."""
+def length(directory: Path, max_context: int | None, given: Mapping[str, Any]) -> int | None:
+    """Tokens that vLLM has to make room for: one more than are asked for, but no more than the model has places.
+
+    given: engine arguments; where they replace the model's config, only vLLM knows its places.
+    """
     if max_context is None:
         return None
+    if given.get("hf_overrides") or given.get("hf_config_path"):
+        return max_context + 1
     own = text_config(directory).get("max_position_embeddings")
     return min(max_context + 1, own) if isinstance(own, int) else max_context + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -34,8 +35,11 @@ NUMERICS = (
     "hf_config_path",
     "hf_overrides",
     "kv_cache_dtype",
+    "kv_cache_dtype_skip_layers",
     "load_format",
     "logits_processors",
+    "lora_target_modules",
+    "model_class_overrides",
     "quantization",
     "quantization_config",
     "quantization_param_path",
@@ -62,16 +66,18 @@ def check(given: Mapping[str, Any], known: Collection[str]) -> None:
             raise InputError(f"{name}={value!r}: expected an integer ≥ 1")
 
 
-def defaults(given: Mapping[str, Any], *, on_cpu: bool, memory: int) -> dict[str, Any]:
+def defaults(given: Mapping[str, Any], *, on_cpu: bool, memory: int, seeded: bool) -> dict[str, Any]:
     """The arguments as vLLM gets them: what is not given has a default that serves searches.
 
-    memory: bytes for keys and values on a CPU, where vLLM would take nearly all there is.
+    memory: bytes for keys and values on a CPU, where vLLM would take nearly all there is. seeded: whether each sample
+    brings its own seed. If not, the engine starts from chance: vLLM draws the same numbers again in each process that
+    starts from the same seed, so more samples of a prompt, asked for by a later process, would be copies of the first.
     """
     mine: dict[str, Any] = {
         "enable_prefix_caching": True,
         "max_num_seqs": 256,
         "max_num_batched_tokens": 8192,
-        "seed": 0,
+        "seed": 0 if seeded else secrets.randbelow(2**31),
         # As many as are asked for: a generator with top_logprobs, or a judge, knows how many it needs.
         "max_logprobs": -1,
         "use_tqdm_on_load": False,

@@ -24,7 +24,7 @@ from metagen.generators.telling import Telling
 from metagen.generators.turns import Kind, Turns
 from metagen.generators.vllm.endings import Endings
 from metagen.generators.vllm.library import words
-from metagen.generators.vllm.sampling import LABELS, Drawn, asked, following, labels, stream
+from metagen.generators.vllm.sampling import LABELS, Drawn, asked, following, labels, numbers, stream
 
 #: Requests of an engine whose log-probabilities are read though nobody asks, since weights that are broken show there.
 CHECKED: Final = 4
@@ -200,11 +200,12 @@ class Requests:
     ) -> Callable[[Going], Coroutine[Any, Any, None]]:
         async def read(going: Going) -> None:
             output = await self._complete(reading.request.ids[: at + 1], self._labels(ids), going)
-            if output.outputs[0].finish_reason == "abort":
+            if not self._told(reading, output, going):
                 return
-            self._account(reading, output)
             (found,) = output.outputs[0].logprobs
-            reading.values.setdefault(at, {}).update((i, found[i].logprob) for i in ids)
+            values = {i: found[i].logprob for i in ids}
+            numbers(values.values(), at + 1)
+            reading.values.setdefault(at, {}).update(values)
 
         return read
 
@@ -214,21 +215,27 @@ class Requests:
         async def read(going: Going) -> None:
             ids = reading.request.ids[: positions[-1] + 2]
             output = await self._complete(ids, following(self._names), going)
-            if output.outputs[0].finish_reason == "abort":
+            if not self._told(reading, output, going):
                 return
-            self._account(reading, output)
             for at in positions:
                 label = ids[at + 1]
                 reading.values[at] = {label: output.prompt_logprobs[at + 1][label].logprob}
+                numbers(reading.values[at].values(), at + 1)
 
         return read
 
-    def _account(self, reading: Reading, output: Any) -> None:
+    def _told(self, reading: Reading, output: Any, going: Going) -> bool:
+        """Count what was read; False if it was aborted, since the call has ended. EngineError if it has not."""
+        if output.outputs[0].finish_reason == "abort":
+            if going.ending:
+                return False
+            raise EngineError("vLLM aborted a reading that nobody had cancelled; its log says why")
         cached = output.num_cached_tokens
         computed = None if cached is None else len(output.prompt_token_ids) - cached
         self._stats.prefilled += computed or 0
         self._stats.cached += cached or 0
         reading.prefilled, reading.cached = _plus(reading.prefilled, computed), _plus(reading.cached, cached)
+        return True
 
     # -- vLLM ------------------------------------------------------------------------------------
 

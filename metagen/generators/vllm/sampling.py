@@ -99,6 +99,15 @@ def _held(names: Any, grammar: Grammar | None) -> Any:
     return names.StructuredOutputsParams(**{field: grammar.source})
 
 
+def numbers(logprobs: abc.Iterable[float], fed: int) -> None:
+    """NumericsError if one of them is none. fed: tokens of the prefix that they continue."""
+    if any(map(math.isnan, logprobs)):
+        raise NumericsError(
+            f"the model returned NaN while it continued a prefix of {fed} tokens; check its weights, or choose "
+            "dtype='float32'"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What came back of one request. logprobs: one for each id, or none. ended: by itself or by its limit, not by being
@@ -119,11 +128,7 @@ class Drawn:
         flat, ids = found.logprobs, list(found.token_ids)
         starts = flat.start_indices[: len(ids)] if flat is not None else []
         logprobs = [flat.logprobs[at] for at in starts]
-        if any(map(math.isnan, logprobs)):
-            raise NumericsError(
-                f"the model returned NaN while it continued a prefix of {len(output.prompt_token_ids)} tokens; "
-                "check its weights, or choose dtype='float32'"
-            )
+        numbers(logprobs, len(output.prompt_token_ids))
         # The sampled token comes first, then the k best.
         confidences = [confidence(flat.logprobs[at + 1 : at + 1 + k], k) for at in starts] if k else []
         return cls(

@@ -12,11 +12,12 @@ import statistics
 from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from metagen.errors import EngineError, InputError, PromptError, UnsupportedError
+from metagen.errors import EngineError, InputError, NumericsError, PromptError, UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, Sample, SamplingParams
 from metagen.generators.models.sources import resolve
@@ -232,6 +233,48 @@ def test_by_default_samples_are_vllms_own_and_tell_no_log_probabilities(model: A
     told = SamplingParams(logprobs=True)
     (asked,) = ask(model, request("Q:a=12+7;", (0,), told, 30))
     assert asked.samples[0].logprob is not None and asked.samples[0].token_logprobs
+
+
+def test_another_engine_draws_other_samples_unless_seeds_say_otherwise(small: dict[str, Any]) -> None:
+    """As another process would: more samples of a prompt must not be copies of those that the journal has."""
+    from metagen.generators.vllm import VLLMEngine
+
+    def texts(**args: Any) -> list[str]:
+        with VLLMEngine("tiny-0.1m", **small, **args) as engine:
+            wanted = request("Q:a=12+7;", tuple(range(16)), SamplingParams(), 30)
+            return [sample.text for sample in ask(engine, wanted)[0].samples]
+
+    assert texts() != texts()
+    # The cause, shown: vLLM starts from its seed again.
+    assert texts(seed=0) == texts(seed=0)
+    assert texts(seeded=True) == texts(seeded=True)
+
+
+def test_readings_that_are_no_numbers_or_were_aborted_are_errors(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from metagen.generators.vllm import VLLMEngine
+
+    broken = tmp_path / "broken"
+    shutil.copytree(resolve("tiny-0.1m"), broken)
+    weights = load_file(broken / "model.safetensors")
+    weights["model.norm.weight"][0] = math.nan
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    with VLLMEngine(broken, **small) as engine:
+        ids = engine.render(Sequence.of("Q:a=12+7;a?\nS:\n" * 8))
+        for wanted in (EvaluateRequest(ids, (3,), (5, 6)), EvaluateRequest(ids, tuple(range(len(ids) - 1)))):
+            with pytest.raises(NumericsError, match="NaN"):
+                evaluate(engine, wanted)
+
+        async def gone(*_: Any) -> Any:
+            return SimpleNamespace(outputs=[SimpleNamespace(finish_reason="abort")])
+
+        assert engine._requests is not None
+        engine._requests._complete = gone  # type: ignore[method-assign] - vLLM aborts by itself on a GPU alone
+        with pytest.raises(EngineError, match="aborted a reading"):
+            evaluate(engine, EvaluateRequest(ids, (3,), (5, 6)))
 
 
 def test_confidences_and_labels_asked_for_at_once(model: Any) -> None:
