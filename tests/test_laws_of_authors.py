@@ -149,6 +149,7 @@ class Words(Task):
     drifts: bool = False
     tells: bool = False
     accepts: bool = False
+    accepts_text: bool = False
     repeats: bool = False
     unread: bool = False
 
@@ -165,6 +166,8 @@ class Words(Task):
     async def grade(self, problem: Problem, sequences: Any) -> list[float]:
         if self.accepts:
             return [1.0] * len(sequences)
+        if self.accepts_text:
+            return [float(bool(sequence.text)) for sequence in sequences]
         return await super().grade(problem, sequences)
 
 
@@ -189,6 +192,7 @@ def laws_of(task: Task) -> TaskLaws:
         ("tells", "test_what_a_strategy_may_see_is_json_and_not_the_reference", AssertionError),
         ("accepts", "test_an_empty_text_is_wrong", AssertionError),
         ("accepts", "test_each_text_has_a_grade_of_its_own", AssertionError),
+        ("accepts_text", "test_the_solution_of_another_problem_is_wrong", AssertionError),
         ("repeats", "test_ids_name_the_problems", DataError),
         ("unread", "test_a_solution_is_right_and_has_an_answer", AssertionError),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,8 +45,8 @@ class Problem:
 
 
 def _grades(grades: abc.Sequence[float], given: Mapping[str, Any]) -> str | None:
-    if odd := [grade for grade in grades if not 0.0 <= grade <= 1.0]:
-        return f"{odd[0]!r} is no grade in [0, 1]"
+    if odd := [grade for grade in grades if not (math.isnan(grade) or 0.0 <= grade <= 1.0)]:
+        return f"{odd[0]!r} is no grade in [0, 1], nor nan for an unknown one"
     return one_each("sequences")(grades, given)
 
 

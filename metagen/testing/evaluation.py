@@ -60,6 +60,19 @@ class EvaluationLaws(EngineTrial):
         assert freedom, "give prompts after which several tokens may come"
         assert stats.chi2.sf(statistic, freedom) > FALSE_ALARMS
 
+    @pytest.mark.parametrize("top_p", [0.3, 0.7])
+    def test_what_top_p_leaves_is_the_smallest_set_of_its_mass(self, engine: Engine, top_p: float) -> None:
+        """Without its least probable token, the set has less than `top_p`."""
+        self.need("evaluate")
+        for i in range(len(self.prompts)):
+            request = self.request(seeds(DRAWS), i, most=1, top_p=top_p)
+            met = {sample.ids[0] for sample in self.draw(engine, request) if sample.ids}
+            head = engine.render(self.prefixes[i]) or ()
+            if met:
+                (read,) = self.evaluate(engine, EvaluateRequest(head, (len(head) - 1,), tuple(sorted(met))))
+                p = np.exp(np.array(read.values[0]))
+                assert p.sum() - p.min() < top_p + self.tolerance
+
     def _first(self, engine: Engine, number: int, first: int, temperature: float) -> list[tuple[int, ...]]:
         """The ids of first tokens that do not end the text."""
         request = self.request(seeds(DRAWS, first), number, most=1, temperature=temperature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +75,22 @@ class GenerationLaws(EngineTrial):
             drawn = self.draw(engine, *(self.request(seeds(2, 9), i, **params) for i in numbers))
             self.same(drawn, [sample for sample in greedy for _ in range(2)])
 
+    def test_top_k_and_temperature_narrow_what_is_drawn(self, engine: Engine) -> None:
+        def firsts(**params: Any) -> list[Counter[object]]:
+            """How often each first token came, by prompt."""
+            numbers = range(len(self.prompts))
+            answers = self.ask(engine, *(self.request(32, i, most=1, **params) for i in numbers))
+            return [Counter((s.ids or s.text, s.finish) for s in one.samples) for one in answers]
+
+        assert max(len(met) for met in firsts(top_k=2)) <= 2, "top_k=2 leaves two tokens"
+
+        def shares(temperature: float) -> float:
+            met = firsts(temperature=temperature)
+            return sum(max(one.values()) / 32 for one in met) / len(met)
+
+        if shares(1.0) < 0.7:
+            assert shares(0.05) > 0.75, "at temperature 0.05 nearly all draws are the most probable token"
+
     # -- how they end ----------------------------------------------------------------------------
 
     def test_a_sample_ends_by_itself_or_by_its_limit(self, engine: Engine) -> None:
@@ -111,6 +128,18 @@ class GenerationLaws(EngineTrial):
                 if sample.ids is not None and sample.generated is not None and sample.finish == "stop":
                     assert len(sample.ids) < sample.generated, "ids are those whose text is kept whole"
                     assert sample.text.startswith(self.decode(engine, sample.ids))
+
+    def test_a_stop_text_may_begin_in_the_completion_that_is_gone_on_with(self, engine: Engine) -> None:
+        self.need("begun")
+        found = inside(self.greedy(engine), 2)
+        halves = [self.request(1, i, temperature=0.0, stop=(stop,)) for i, stop in found]
+        begun = []
+        for (i, stop), cut, half in zip(found, self.draw(engine, *halves), halves, strict=True):
+            # Up to the first half of the stop text, which is where the model stood when it wrote the other one.
+            start = self.prefixes[i].extend(cut.text + stop[0])
+            begun.append(replace(half, prefix=start))
+        for request, sample in zip(begun, self.draw(engine, *begun), strict=True):
+            assert request.params.stop[0] not in request.prefix.text + sample.text
 
     def test_a_stop_token_ends_the_text_and_is_not_in_it(self, engine: Engine) -> None:
         self.need("ids", "stop_token_ids")

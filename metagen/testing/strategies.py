@@ -18,7 +18,7 @@ from metagen.cost import Usage
 from metagen.generators.base import Generator
 from metagen.journal import MemoryJournal, Row
 from metagen.scope import Scope
-from metagen.sequence import Sequence
+from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.parallel import MajorityVote
 from metagen.testing.generators import GeneratorLaws, UnsteadyJournal, run
@@ -28,6 +28,8 @@ from metagen.testing.words import last_word
 MOODS = 6
 #: Parts of what it spends freely at which a limit ends it.
 SHARES = (0.3, 0.6, 0.9)
+#: Fields that may change without becoming another object.
+_GROWING = (list, dict, set, bytearray)
 
 
 class StrategyLaws(GeneratorLaws):
@@ -153,6 +155,7 @@ class StrategyLaws(GeneratorLaws):
     def test_it_holds_no_state(self) -> None:
         strategy = self.make()
         before = {k: id(v) for k, v in vars(strategy).items()}
+        collections = {k: repr(v) for k, v in vars(strategy).items() if isinstance(v, _GROWING)}
         first = strategy.solve(self.prompt, seed=3).text
 
         async def twice() -> list[str]:
@@ -160,7 +163,12 @@ class StrategyLaws(GeneratorLaws):
             return [r.text for r in results]
 
         assert asyncio.run(twice()) == [first, first]
+        # What it met meanwhile does not count: neither another seed nor another prompt.
+        for seed in (4, 5):
+            strategy.solve(Prompt("another", text="Another prompt."), seed=seed)
+        assert strategy.solve(self.prompt, seed=3).text == first
         assert {k: id(v) for k, v in vars(strategy).items()} == before
+        assert {k: repr(vars(strategy)[k]) for k in collections} == collections, "a collection has grown"
 
 
 @contextmanager

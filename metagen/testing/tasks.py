@@ -9,6 +9,8 @@ from abc import abstractmethod
 from itertools import islice
 from math import isnan
 
+import pytest
+
 from metagen.sequence import Sequence
 from metagen.tasks.base import Problem, Task, check_problems
 
@@ -65,6 +67,16 @@ class TaskLaws:
         for problem in self._first(task):
             (grade,) = self._grade(task, problem, "")
             assert grade == 0.0 or isnan(grade)
+
+    def test_the_solution_of_another_problem_is_wrong(self) -> None:
+        """Now and then it is right by chance; a grader that calls it right always looks at nothing."""
+        task = self.make()
+        problems = self._first(task)
+        pairs = [(a, b) for a, b in zip(problems, problems[1:], strict=False) if a.reference != b.reference]
+        if not pairs:
+            pytest.skip("all problems that were looked at have one reference")
+        grades = [self._grade(task, a, self.solution(b))[0] for a, b in pairs]
+        assert any(grade != 1.0 for grade in grades), "solutions of other problems are graded as right"
 
     def test_each_text_has_a_grade_of_its_own(self) -> None:
         task = self.make()

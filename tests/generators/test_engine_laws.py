@@ -280,6 +280,27 @@ def seeds_by_place(request: GenerateRequest) -> GenerateRequest:
     return replace(request, seeds=tuple(seed + i for i, seed in enumerate(request.seeds)))
 
 
+def temperature_of_1(request: GenerateRequest) -> GenerateRequest:
+    if not request.params.temperature:
+        return request
+    return replace(request, params=request.params.replace(temperature=1.0))
+
+
+class StopsInItsOwnTextAlone(EnumerableEngine):
+    """Does not see a stop text that began in what it goes on with."""
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        free = replace(request, params=request.params.replace(stop=()))
+        answer = await super().generate(free)
+        found = [
+            [s.text.index(stop) for stop in request.params.stop if stop in s.text] for s in answer.samples
+        ]
+        return replace(answer, samples=tuple(
+            replace(s, text=s.text[: min(at)], finish="stop") if at else s
+            for s, at in zip(answer.samples, found, strict=True)
+        ))  # fmt: skip
+
+
 class SharedState(EnumerableEngine):
     """Draws by how many run beside it."""
 
@@ -552,6 +573,11 @@ FAULTS: list[tuple[type[EnumerableEngine], str, dict[str, Any]]] = [
     (params(temperature=1.0), "samples_have_the_distribution_that_is_read", {"temperature": 0.5}),
     (params(temperature=0.5), "samples_have_the_distribution_that_is_read", {"temperature": 1.0}),
     (params(temperature=1.0), "what_is_greedy_is_the_most_probable", {}),
+    (params(top_k=0), "top_k_and_temperature_narrow_what_is_drawn", {}),
+    (asks(temperature_of_1), "top_k_and_temperature_narrow_what_is_drawn", {}),
+    (params(top_p=1.0), "what_top_p_leaves_is_the_smallest_set_of_its_mass", {"top_p": 0.3}),
+    (params(top_p=1.0), "what_top_p_leaves_is_the_smallest_set_of_its_mass", {"top_p": 0.7}),
+    (StopsInItsOwnTextAlone, "a_stop_text_may_begin_in_the_completion_that_is_gone_on_with", {}),
     (params(ignore_eos=True), "a_sample_ends_by_itself_or_by_its_limit", {}),
     (params(ignore_eos=False), "end_tokens_may_be_ignored", {}),
     (samples(without_the_end), "a_sample_ends_by_itself_or_by_its_limit", {}),

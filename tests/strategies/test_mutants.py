@@ -185,6 +185,43 @@ def test_the_same_law_holds_without_it(law: str) -> None:
     getattr(laws(lambda: Mutant(sound)), law)(**given)
 
 
+class Remembers(Strategy):
+    """What it has met is kept in place, and would tell one problem about another."""
+
+    fingerprint = "remembers"
+
+    def __init__(self) -> None:
+        self.met: list[str] = []
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        drawn = await one(prefix, scope, "one")
+        self.met.append(drawn.text)
+        return drawn
+
+
+class Learns(Strategy):
+    """Its first problem decides for all that follow."""
+
+    fingerprint = "learns"
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Learns()"
+
+    async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
+        drawn = await one(prefix, scope, str(len(self._first)))
+        self._first[prefix.prompt.problem_id] = drawn.text
+        return drawn
+
+
+@pytest.mark.parametrize("make", [Remembers, Learns])
+def test_a_strategy_that_remembers_is_found(make: Callable[[], Strategy]) -> None:
+    with broken():
+        laws(make).test_it_holds_no_state()
+
+
 class Pieces(Strategy):
     """Says that it can write pieces, and asks its generator for them as `piece` does."""
 

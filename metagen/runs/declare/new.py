@@ -37,7 +37,7 @@ HEAD: Final = """\
 #   metagen run $file              all of it; resume what was interrupted by: metagen resume $name
 
 # The run's directory is runs/$name.
-name: $name
+name: $quoted
 
 # Same seed, same samples. Another one draws all of them anew.
 seed: 0
@@ -234,13 +234,18 @@ def text(
     sections: tuple[registry.Section, ...] = get_args(registry.Section)
     kinds = {f"{section}_kinds": ", ".join(registry.kinds(section)) for section in sections}
     title = "How far do more samples carry this model, and which strategy uses them best?"
-    pairs = [*(("best-of-n", "weighted") if judged else ()), *map(_called, asked_for)]
+    described = list(map(_called, asked_for))
+    # A strategy that is described with all its fields replaces the short line of its name.
+    parts = [_without(part, described) if part in (STRATEGIES, SCORED) else part for part in parts]
+    paired = ["best-of-n", "weighted"] if judged else []
+    paired += [one for one in described if one not in paired and f"[writer, {one}]" not in TAIL]
     given = {
         "described": "".join(describe(kind, "steps" if judged else "") for kind in asked_for),
-        "scored_pairs": "".join(f"    - [writer, {name}]\n" for name in pairs),
+        "scored_pairs": "".join(f"    - [writer, {name}]\n" for name in paired),
         "title": title,
         "file": shlex.quote(str(file)),
         "name": name,
+        "quoted": _quote(name),
         "model": _quote(model),
         "data": _quote(data),
     }
@@ -278,6 +283,12 @@ def _called(kind: str) -> str:
     return kind.rpartition(":")[2]
 
 
+def _without(part: str, names: Iterable[str]) -> str:
+    """A section of the file without its lines for strategies of these names."""
+    starts = tuple(f"  {name}: " for name in names)
+    return "".join(line for line in part.splitlines(keepends=True) if not line.startswith(starts))
+
+
 def _fold(line: str) -> str:
     """A comment of its own in lines that a terminal shows whole."""
     if not line.startswith("# ") or len(line) <= WIDTH:
@@ -305,5 +316,6 @@ def _relative(file: Path, path: Path | None) -> str:
 
 
 def _quote(word: str) -> str:
-    """Quote a word for YAML, which reads JSON's quotes."""
-    return word if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./+-]*", word) else json.dumps(word)
+    """Quote a word for YAML, which reads JSON's quotes, unless it is plain and nothing but a text."""
+    plain = re.fullmatch(r"(?:[A-Za-z_]|\.{0,2}/)[A-Za-z0-9_./+-]*", word)
+    return word if plain and word.lower() not in ("null", "true", "false") else json.dumps(word)

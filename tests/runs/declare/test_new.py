@@ -126,6 +126,24 @@ def test_names_are_made_of_file_names(stem: str, name: str, tmp_path: Path) -> N
     assert schema.load(new.write(tmp_path / f"{stem}.yaml")[0]).name == name
 
 
+@pytest.mark.parametrize("stem", ["2024", "1e5", "1_000", "true", "Null", "3.11", "-5"])
+def test_names_that_are_no_texts_in_yaml_are_quoted(stem: str, tmp_path: Path) -> None:
+    assert schema.load(new.write(tmp_path / f"{stem}.yaml")[0]).name == stem.lstrip("-")
+    (tmp_path / f"{stem}.jsonl").write_text('{"id": "1", "question": "Q", "answer": "2"}\n')
+    (file,) = new.write(tmp_path / "of.yaml", "jsonl", data=tmp_path / f"{stem}.jsonl")
+    schema.load(file)
+
+
+@pytest.mark.parametrize("kind", ["greedy", "majority", "weighted", "best_of_n"])
+def test_a_strategy_that_the_file_has_already_is_described_in_its_place(kind: str, tmp_path: Path) -> None:
+    (file,) = new.write(tmp_path / "a.yaml", strategies=[kind])
+    experiment = schema.load(file)
+    assert experiment.strategies[kind].kind == kind
+    cells = list(experiment.grid.cells)
+    assert ("writer", kind) in cells and len(cells) == len(set(cells))
+    assert file.read_text().count(f"\n  {kind}:") == 1
+
+
 def test_strategies_are_written_down_with_all_their_fields(tmp_path: Path) -> None:
     (file,) = new.write(tmp_path / "searches.yaml", strategies=["beam", "dvts", "beam"])
     experiment = schema.load(file)
