@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from metagen.budget import ZERO, Account, Amounts, Grant, amounts
+from metagen.cache import from_cache
 from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, PluginError
 from metagen.journal import ATTEMPT, Journal, Row, RowKeys
@@ -201,10 +202,12 @@ class Attempts:
     async def _write(self, one: _Try, charge: Usage) -> None:
         """Put an attempt on disk, before it begins."""
         items = [self._call.record_place(self.misses[p]) for p in one.places]
-        several = None if len(items) == 1 else {"items": [(content.hex(), n) for *_, content, n in items]}
+        told: dict[str, Any] = {"label": self._call.place.problem.label}
+        if len(items) != 1:
+            told["items"] = [(content.hex(), n) for *_, content, n in items]
         made = items[0] if items else self._call.record_place(self.misses[0])
         key, began = uuid.uuid4().bytes, time.time()
-        one.row = Row(key, *made, several, charge, one.worst, status="open", limit=ATTEMPT, started=began)
+        one.row = Row(key, *made, told, charge, one.worst, status="open", limit=ATTEMPT, started=began)
         try:
             await self._call.place.problem.journal.record([one.row])
         except BaseException:
@@ -292,7 +295,11 @@ def rereading(share: float) -> Callable[[], Awaitable[Attempt]]:
 
 
 def recall(place: Place) -> None:
-    """Charge what earlier processes have lost of this problem, once to each account, and show it in the trace."""
+    """Charge what earlier processes have lost of this problem, once to each account, and show it in the trace.
+
+    Limits within the problem, and the trace, are those of one configuration: what another one began is charged only to
+    limits that both have.
+    """
     problem, account = place.problem, place.account
     journal = problem.journal
     if not journal.limits or ATTEMPT not in journal.limits:
@@ -300,16 +307,19 @@ def recall(place: Place) -> None:
     if problem.history.rows and (account is None or problem.id in account.recalled):
         return
     found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
+    # Journals of earlier versions do not tell who began it.
+    own = (None, problem.label)
     if not problem.history.rows:
-        problem.history.rows += [one for one, _ in found]
+        problem.history.rows += [one for one, _, label in found if label in own]
     at: Place | None = place
     while at is not None:
         for one in at.own_accounts:
             if problem.id not in one.recalled:
                 one.recalled.add(problem.id)
                 below = f"{at.path}/" if at.path else ""
-                for gone, charge in found:
-                    if f"{gone.path}/".startswith(below):
+                for gone, charge, label in found:
+                    whose = one in problem.shared or label in own
+                    if whose and f"{gone.path}/".startswith(below):
                         one.charge(charge)
         at = at.above
 
@@ -318,18 +328,25 @@ def lost_attempts(journal: Journal, problem: str) -> list[Lost]:
     """The attempts at a problem that stand in a journal without their items."""
     if ATTEMPT not in journal.limits:
         return []
-    return [one for one, _ in _open(journal.attempts(problem), journal.of_problem(problem), journal.inflight)]
+    return [
+        one for one, *_ in _open(journal.attempts(problem), journal.of_problem(problem), journal.inflight)
+    ]
 
 
 def _open(
     attempts: Iterable[Row], rows: Iterable[Row], inflight: Iterable[bytes]
-) -> Iterator[tuple[Lost, Amounts]]:
-    """Attempts that nobody is at any more and whose items did not end, with what limits are charged for them."""
-    ended = Counter((r.path, r.kind, r.by, r.content, r.index) for r in rows if r.payload is not None)
+) -> Iterator[tuple[Lost, Amounts, str | None]]:
+    """Attempts that nobody is at any more and whose items did not end, with what limits are charged for them, and the
+    label of the configuration that began them, where that is known.
+    """
+    # What came from a cache ended elsewhere, and says nothing of attempts here.
+    made_here = (r for r in rows if r.payload is not None and not from_cache(r))
+    ended = Counter((r.path, r.kind, r.by, r.content, r.index) for r in made_here)
     for row in reversed(list(attempts)):
         if row.status == "free":
             continue
-        several = (row.payload or {}).get("items")
+        told = row.payload or {}
+        several = told.get("items")
         items = [(row.content, row.index)] if several is None else [(bytes.fromhex(c), n) for c, n in several]
         key = RowKeys(row.by, row.problem, row.path)
         if any(key(content, number) in inflight for content, number in items):
@@ -342,7 +359,7 @@ def _open(
         if (missing or not items) and row.status == "open":
             made = (row.problem, row.path, row.kind, row.by, row.content, row.index)
             charge = _plus(ZERO, amounts(row.usage), missing / len(items) if items else 1.0)
-            yield _to_lost(row.key, made, row.physical, missing, row.started), charge
+            yield _to_lost(row.key, made, row.physical, missing, row.started), charge, told.get("label")
 
 
 def _to_lost(key: bytes, made: Made, worst: Usage, items: int, started: float) -> Lost:

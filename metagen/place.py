@@ -21,7 +21,7 @@ _COUNTS = ("generated", "prefilled", "calls")
 
 
 class Problem:
-    """What all places of one problem share."""
+    """What all places of one problem share. shared: the limits above it, which others may share."""
 
     __slots__ = (
         "history",
@@ -33,6 +33,7 @@ class Problem:
         "paths",
         "prefixes",
         "seed",
+        "shared",
         "watch",
     )
 
@@ -45,7 +46,9 @@ class Problem:
         order: int,
         listener: Listener | None,
         watch: Watch | None = None,
+        shared: tuple[Account, ...] = (),
     ) -> None:
+        self.shared = shared
         self.id, self.seed, self.journal, self.label = id, seed, journal, label
         self.order, self.listener, self.watch = order, listener, watch
         self.prefixes: dict[str, Prefixes] = {}

@@ -79,10 +79,11 @@ class Scope:
         written, where the strategy knows which call writes it. watch: is told of what no record holds (`tell`), for
         viewers of a run.
         """
+        shared = account.path if account else ()
         if limit := Budget.of(budget):
             account = Account(limit, account, label or "the problem")
         journal = MemoryJournal() if journal is None else journal
-        made = Problem(problem, seed, journal, label, order, listener, watch)
+        made = Problem(problem, seed, journal, label, order, listener, watch, shared)
         return cls(Place(made, "", account, None, speaks))
 
     # -- place -----------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from metagen.attempts import Attempts, Lost, physical
+from metagen.attempts import Attempts, Lost, lost_attempts, physical
 from metagen.budget import Account, Budget
+from metagen.cache import Cache, CachedJournal
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Price, Usage
 from metagen.errors import BudgetExhausted, EngineError, InputError
@@ -29,6 +30,7 @@ from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
 from metagen.generators.torch import TorchEngine
 from metagen.journal import ATTEMPT, Journal, MemoryJournal, SQLiteJournal
+from metagen.runs.work.progress import Meter
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.parallel import MajorityVote
@@ -79,6 +81,8 @@ def draw(
                 samples = await opened.generator(max_tokens=MOST).generate(PROMPT, n=n, scope=scope)
             except (BudgetExhausted, EngineError, InputError):
                 samples = []
+            if isinstance(journal, CachedJournal):
+                await journal.settle()
             return samples, scope
 
     return asyncio.run(main())
@@ -331,7 +335,7 @@ def test_what_was_lost_before_is_shown_once_though_nothing_limits_several_calls(
     journal = MemoryJournal()
 
     async def main() -> list[int]:
-        scope, shown = Scope.root("p", journal=journal), []
+        scope, shown = Scope.root("p", journal=journal, label="B"), []
         for name in "xy":
             child = scope.child(name)
             await FunctionGenerator(lambda prefix, seed, index: "text").generate(PROMPT, scope=child)
@@ -341,6 +345,69 @@ def test_what_was_lost_before_is_shown_once_though_nothing_limits_several_calls(
     with Server(Biller(every=99)).open() as server:
         _, scope = draw(server, 1, None, journal, patience=Patience(attempts=2))
     assert asyncio.run(main()) == [scope.trace.lost] * 2 != [0, 0]
+
+
+@pytest.mark.parametrize("limit", [Budget(money=1000), None])
+def test_what_another_configuration_lost_is_charged_only_to_limits_that_both_have(
+    limit: Budget | None,
+) -> None:
+    journal = MemoryJournal()
+
+    async def ask(label: str) -> tuple[Scope, Account]:
+        shared = Account(Budget(money=1000), owner="all")
+        scope = Scope.root("p", journal=journal, label=label, budget=limit, account=shared)
+        await FunctionGenerator(lambda prefix, seed, index: "text").generate(PROMPT, scope=scope)
+        return scope, shared
+
+    with Server(Biller(every=99)).open() as server:
+        _, first = draw(server, 1, None, journal, patience=Patience(attempts=2))
+    own, all_of_own = asyncio.run(ask("B"))
+    other, all_of_other = asyncio.run(ask("C"))
+    assert (own.trace.lost, other.trace.lost) == (first.trace.lost, 0) and first.trace.lost == 2
+    assert all_of_own.spent == all_of_other.spent and all_of_own.spent[-1] > 0
+    if limit:
+        assert own._place.account is not None and other._place.account is not None
+        assert own._place.account.spent == all_of_own.spent and not any(other._place.account.spent[3:])
+
+
+def test_an_attempt_of_an_earlier_version_is_charged_to_whoever_asks() -> None:
+    journal = MemoryJournal()
+    with Server(Biller(every=99)).open() as server:
+        draw(server, 1, None, journal, patience=Patience(attempts=2))
+        untold = [replace(row, payload=None) for row in journal.attempts("p")]
+        asyncio.run(journal.record(untold))
+    assert untold and len(lost_attempts(journal, "p")) == 2
+
+    async def other() -> Scope:
+        scope = Scope.root("p", journal=journal, label="C", budget=Budget(money=1000))
+        await FunctionGenerator(lambda prefix, seed, index: "text").generate(PROMPT, scope=scope)
+        return scope
+
+    scope = asyncio.run(other())
+    assert scope.trace.lost == 2 and (scope.left().money or 0) < 1000
+
+
+def test_what_another_run_made_of_a_lost_item_leaves_it_lost(tmp_path: Path) -> None:
+    """The item comes from a cache into the journal; a process that looks later charges the same."""
+    path, data = tmp_path / "own.sqlite", b"x" * 16
+    with Server(Biller(every=2)).open() as server:
+        with SQLiteJournal(path, seed=0) as own:
+            own.bind("p", data)
+            draw(server, 1, None, own, patience=Patience(attempts=1))
+            (lost,) = lost_attempts(own, "p")
+        with SQLiteJournal(tmp_path / "other.sqlite", seed=0) as other, Cache(tmp_path / "cache", 0) as cache:
+            other.bind("p", data)
+            draw(server, 1, None, CachedJournal(other, cache, Meter()))
+            assert len(server.asked) == 2
+        with SQLiteJournal(path, seed=0) as own, Cache(tmp_path / "cache", 0) as cache:
+            count = Meter()
+            journal = CachedJournal(own, cache, count)
+            samples, first = draw(server, 1, Budget(money=1000), journal)
+            assert len(samples) == count.cached == 1 and len(server.asked) == 2
+            again = draw(server, 1, Budget(money=1000), journal)[1]
+            assert lost_attempts(own, "p") == [lost] and own.count() == 1
+    assert first.trace.lost == again.trace.lost == 1
+    assert first.left() == again.left()
 
 
 @pytest.mark.parametrize("given", [Usage(calls=1), Usage()])

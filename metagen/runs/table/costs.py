@@ -95,9 +95,14 @@ def _probability_of_need(size: int, counts: tuple[int, ...], n: int) -> Floats:
 
 
 def by_sample(rows: Iterable[Row], path: str, size: int) -> list[Usage]:
-    """Usage of each sample that was drawn under `path`; what a nested strategy spent counts for its sample."""
+    """Usage of each sample that was drawn under `path`; what a nested strategy spent counts for its sample.
+
+    What was refused or lost spent nothing, logically, and may have a number or a path that is not of this pool.
+    """
     usages: list[list[Usage]] = [[] for _ in range(size)]
     for row in rows:
+        if row.payload is None:
+            continue
         below = row.path.removeprefix(path).strip("/").partition("/")[0]
         usages[int(below) if below else row.index].append(row.usage)
     return [parts[0] if len(parts) == 1 else Usage.sum(parts) if parts else Usage() for parts in usages]

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from metagen.cost import Usage
 from metagen.errors import InputError, JournalMismatch
-from metagen.journal import SQLiteJournal
+from metagen.journal import ATTEMPT, SQLiteJournal
 from metagen.runs.declare import schema
 from metagen.runs.declare.subset import Subset
 from metagen.runs.directory import Failure, RunDirectory, State
@@ -78,6 +79,59 @@ def test_more_candidates_pay_only_for_the_new_ones(
     assert len(calls()) == 2 * 6 * 4
     run(file, root, "grid.n=[1, 8]")
     assert len(set(calls())) == len(calls()) == 2 * 6 * 8
+
+
+def test_a_run_goes_on_though_an_attempt_beyond_its_pool_was_lost(
+    experiment_file: Write, calls: Calls, tmp_path: Path
+) -> None:
+    """What a larger pool, or a strategy that draws elsewhere, had under way when the process was killed."""
+    file, root = experiment_file(), tmp_path / "run"
+    run(file, root)
+    made, costs = len(calls()), pq.read_table(root / "costs.parquet")
+
+    async def lose() -> None:
+        with SQLiteJournal(root / "journal.sqlite", seed=3) as journal:
+            row = next(row for row in journal.of_problem("sum-0") if row.kind == "generate")
+            worst = Usage(generated=24, calls=1)
+            lost = replace(row, usage=worst, physical=worst, status="open", limit=ATTEMPT, payload=None)
+            await journal.record([
+                replace(lost, key=b"beyond", index=40, payload={"label": "small"}),
+                replace(lost, key=b"elsewhere", path="revise/2", index=40),
+            ])  # fmt: skip
+
+    asyncio.run(lose())
+    state = run(file, root)
+    assert state.status == "complete" and not state.failures and len(calls()) == made
+    assert sorted(pq.read_table(root / "costs.parquet").to_pylist(), key=repr) == sorted(
+        costs.to_pylist(), key=repr
+    )
+
+
+def test_what_one_configuration_lost_is_not_charged_to_others(
+    experiment_file: Write, calls: Calls, tmp_path: Path
+) -> None:
+    file, root = experiment_file(more="budget: {generated: 100}\n"), tmp_path / "run"
+    run(file, root)
+    before = {
+        (o["problem"], o["configuration"]): o for o in pq.read_table(root / "outcomes.parquet").to_pylist()
+    }
+    label = "small/majority@8"
+
+    async def lose() -> None:
+        with SQLiteJournal(root / "journal.sqlite", seed=3) as journal:
+            row = next(row for row in journal.of_problem("sum-0") if row.kind == "generate")
+            worst = Usage(generated=90, calls=4)
+            lost = replace(row, key=b"lost", index=40, payload={"label": label}, limit=ATTEMPT, status="open")
+            await journal.record([replace(lost, usage=worst, physical=worst)])
+
+    asyncio.run(lose())
+    run(file, root)
+    for o in pq.read_table(root / "outcomes.parquet").to_pylist():
+        old = before[o["problem"], o["configuration"]]
+        if (o["problem"], o["configuration"]) == ("sum-0", label):
+            assert o["lost"] == 1 and o["generated"] < old["generated"] and o["exhausted"]
+        else:
+            assert o == old
 
 
 def test_a_strategy_finds_the_pool_in_the_journal(
