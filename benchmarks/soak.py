@@ -122,7 +122,7 @@ class Work:
         for file in self.folder.glob(path.name + "*"):
             file.unlink()
         for _ in range(2):  # the second time from the journal
-            with SQLiteJournal(path, seed=number) as journal:
+            with SQLiteJournal(path, seed=0) as journal:
                 asyncio.run(self.mixed(journal, number, lane))
                 with self.lock:
                     self.left.inflight += len(journal.inflight)

@@ -205,6 +205,9 @@ class CachedJournal:
     def limits(self) -> set[Limit]:
         return self._own.limits
 
+    def keep_to(self, seed: int) -> None:
+        self._own.keep_to(seed)
+
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         found = self._own.find(keys)
         found |= {key: self._copying[key] for key in keys if key not in found and key in self._copying}

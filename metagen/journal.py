@@ -175,6 +175,13 @@ class Journal(Protocol):
     @property
     def limits(self) -> set[Limit]: ...
 
+    def keep_to(self, seed: int) -> None:
+        """Raises JournalMismatch if its records were made at another run seed. The first seed is noted.
+
+        No key names the seed, so that another one's samples would be taken for these.
+        """
+        ...
+
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         """The rows that exist, by key."""
         ...
@@ -202,6 +209,16 @@ class MemoryJournal:
         self.version = 0
         self.limits: set[Limit] = set()
         self._rows: dict[bytes, Row] = {}
+        self._seed: int | None = None
+
+    def keep_to(self, seed: int) -> None:
+        if self._seed is None:
+            self._seed = seed
+        if self._seed != seed:
+            raise JournalMismatch(
+                f"this journal was begun with seed {self._seed}, and is asked with seed {seed}: "
+                f"give seed={self._seed}, or a journal of its own"
+            )
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         return {key: self._rows[key] for key in keys if key in self._rows}
@@ -224,6 +241,7 @@ class SQLiteJournal:
 
     Raises JournalLocked if another process has it open for writing, JournalCorrupt if the file is
     torn, foreign or of another schema, JournalMismatch if it belongs to another run seed.
+    seed: of the run; without it, that of the first scope that records here.
     vfs: a SQLite VFS to use instead of the platform's own. some: for readers of some problems: if all rows that were
     recorded are found by their problems, the file is not read as a whole; damage to a row shows when it is read.
     """
@@ -249,6 +267,7 @@ class SQLiteJournal:
         self._writer: sqlite3.Connection | None = None
         self._tally: int | None = None
         self._written = 0
+        self._seed: int | None = None
         #: Of the write-ahead log.
         self._inode: int | None = None
         self._pending: list[tuple[list[Columns], set[Limit], asyncio.Future[None]]] = []
@@ -256,6 +275,8 @@ class SQLiteJournal:
         self._process = os.getpid()
         #: Several event loops may record at a time: around what they share.
         self._handing = threading.Lock()
+        # One transaction at a time; without WAL, readers take turns with it.
+        self._writing = threading.Lock()
         if read_only and not self.path.exists():
             raise JournalCorrupt(f"no journal at {str(self.path)!r}; give the directory of a run")
         if not read_only:
@@ -276,18 +297,28 @@ class SQLiteJournal:
                 with contextlib.suppress(OSError):
                     self._tally = os.open(self._count, os.O_RDWR | os.O_CREAT, 0o644)
                 if seed is not None:
-                    self._match(
-                        "seed", str(seed), f"metagen run FILE --out {self.path.parent} --set seed={{}}"
-                    )
+                    go_on = f"go on with metagen run FILE --out {self.path.parent} --set seed={{}}"
+                    self._keep_to(seed, f"this run has {{}}: {go_on}, or start a new run directory")
         except BaseException:
             self.close()
             raise
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="metagen-journal")
-        # One transaction at a time; without WAL, readers take turns with it.
-        self._writing = threading.Lock()
         self._reading: contextlib.AbstractContextManager[Any] = (
             contextlib.nullcontext() if self.wal or read_only else self._writing
         )
+
+    def keep_to(self, seed: int) -> None:
+        self._keep_to(seed, "and is asked with seed {}: give seed={}, or a journal of its own")
+
+    def _keep_to(self, seed: int, remedy: str) -> None:
+        if self._seed is None:
+            if self._writer is not None:
+                with self._writing, self._errors("write"), self._writer:
+                    self._writer.execute("INSERT OR IGNORE INTO facts VALUES ('seed', ?)", (str(seed),))
+            self._seed = seed
+        if self._seed != seed:
+            said = remedy.format(seed, self._seed)
+            raise JournalMismatch(f"{str(self.path)!r} was written with seed {self._seed}, {said}")
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         found: dict[bytes, Row] = {}
@@ -554,12 +585,13 @@ class SQLiteJournal:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 found, fault = -1, "ok"
                 if application == APPLICATION_ID:
-                    query = "SELECT value FROM facts WHERE name = 'written'"
-                    self._written = int((connection.execute(query).fetchone() or ("0",))[0])
+                    facts = dict(connection.execute("SELECT name, value FROM facts"))
+                    self._written = int(facts.get("written", 0))
+                    self._seed = int(facts["seed"]) if "seed" in facts else None
                     found = connection.execute(REACHED).fetchone()[0] if some else -1
                 if found != self._written:
                     fault = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        except (sqlite3.DatabaseError, ValueError) as error:
             if "not a database" in str(error):
                 raise JournalCorrupt(
                     f"{name} is not a journal (its header is not SQLite's): {REMEDY}"
@@ -638,17 +670,6 @@ class SQLiteJournal:
             connection.execute("PRAGMA journal_mode = TRUNCATE")
         connection.execute("PRAGMA synchronous = FULL")
         return bool(mode == "wal")
-
-    def _match(self, name: str, value: str, remedy: str) -> None:
-        assert self._writer is not None
-        with self._errors("write"), self._writer:
-            self._writer.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
-            old = self._writer.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0]
-        if old != value:
-            raise JournalMismatch(
-                f"{str(self.path)!r} was written with {name} {old}, this run has {value}: "
-                f"go on with {remedy.format(old)}, or start a new run directory"
-            )
 
     def _limits(self) -> set[Limit]:
         with self._errors("read"):

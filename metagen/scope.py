@@ -78,11 +78,14 @@ class Scope:
         that share a limit. listener: is told of events. speaks: it is told what the answer is made of, as it is
         written, where the strategy knows which call writes it. watch: is told of what no record holds (`tell`), for
         viewers of a run.
+
+        Raises JournalMismatch for a journal that was begun with another seed.
         """
         shared = account.path if account else ()
         if limit := Budget.of(budget):
             account = Account(limit, account, label or "the problem")
         journal = MemoryJournal() if journal is None else journal
+        journal.keep_to(seed)
         made = Problem(problem, seed, journal, label, order, listener, watch, shared)
         return cls(Place(made, "", account, None, speaks))
 

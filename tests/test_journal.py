@@ -27,6 +27,8 @@ from metagen.generators.function import FunctionGenerator
 from metagen.journal import Limit, MemoryJournal, Row, RowKeys, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
+from metagen.strategies.parallel import MajorityVote
+from metagen.verifiers.function import FunctionRule
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(metagen.__file__).parents[1])}
 
@@ -441,6 +443,30 @@ def test_a_changed_run_seed_is_refused(path: Path) -> None:
         SQLiteJournal(path, seed=2)
     write(path, [make(1)], seed=1)
     assert len(read(path)) == 2
+
+
+@pytest.mark.parametrize("given", [None, 0])
+def test_the_samples_of_one_seed_never_answer_for_another(path: Path, given: int | None) -> None:
+    vote = MajorityVote(
+        FunctionGenerator(lambda prefix, seed, index: str(seed % 7)), n=3, answer=FunctionRule(str)
+    )
+    with SQLiteJournal(path, seed=given) as journal:
+        first = vote.solve("x", journal=journal)
+        assert vote.solve("x", journal=journal, seed=0).text == first.text
+        with pytest.raises(JournalMismatch, match=r"seed 0, and is asked with seed 1: give seed=0, or"):
+            vote.solve("x", seed=1, journal=journal)
+    with SQLiteJournal(path) as journal, pytest.raises(JournalMismatch, match="give seed=0, or"):
+        vote.solve("x", seed=1, journal=journal)
+    with SQLiteJournal(path, read_only=True) as journal:
+        assert vote.solve("x", journal=journal).text == first.text
+        with pytest.raises(JournalMismatch, match="give seed=0, or"):
+            vote.solve("x", seed=1, journal=journal)
+    with pytest.raises(JournalMismatch, match="written with seed 0, this run has 2: go on with metagen"):
+        SQLiteJournal(path, seed=2)
+    memory = MemoryJournal()
+    vote.solve("x", seed=5, journal=memory)
+    with pytest.raises(JournalMismatch, match=r"seed 5, and is asked with seed 6: give seed=5, or"):
+        vote.solve("x", seed=6, journal=memory)
 
 
 def test_equal_data_have_one_name_however_they_came(tmp_path: Path) -> None:

@@ -48,6 +48,9 @@ class Recorded:
         self.inflight: dict[bytes, asyncio.Future[None]] = Closed()
         self.version, self.limits = journal.version, journal.limits
 
+    def keep_to(self, seed: int) -> None:
+        self._journal.keep_to(seed)
+
     def find(self, keys: abc.Sequence[bytes]) -> dict[bytes, Row]:
         return self._journal.find(keys)
 
