@@ -263,6 +263,8 @@ class SQLiteJournal:
         #: What is opened in place of the file, and how, where SQLite cannot write beside it.
         self._file, self._fixed = self.path, ""
         self._copied: tempfile.TemporaryDirectory[str] | None = None
+        #: Sizes and times of what is read so, when it was opened.
+        self._stamps: list[tuple[int, int]] = []
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
         self._tally: int | None = None
@@ -284,9 +286,11 @@ class SQLiteJournal:
         try:
             if not self.path.exists():
                 self._create()
+            # Before a copy is made: what is acknowledged meanwhile need not be in it.
+            told = self._count_acknowledged()
             if read_only:
                 self._readable()
-            self._check(some=some)
+            self._check(told, some=some)
             self._reader = self._connect(read_only=True)
             self.limits = self._limits()
             self.wal = False
@@ -342,8 +346,16 @@ class SQLiteJournal:
         return self._select("problem = ? AND bound = ? ORDER BY rowid", [problem, ATTEMPT.text])
 
     def look(self) -> None:
-        """Learn the limits that another process has recorded since this was opened."""
+        """Learn the limits that another process has recorded since this was opened; `follow`, too."""
+        self.follow()
         self.limits = self._limits()
+
+    def follow(self) -> None:
+        """Read on where only a copy can be read, and another process has recorded more since it was made."""
+        if self._stamps and self._stamps != self._stamps_now():
+            self._reader.close()
+            self._readable()
+            self._reader = self._connect(read_only=True)
 
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
@@ -552,17 +564,31 @@ class SQLiteJournal:
         """Where nothing can be made beside the file, it is read as it is, or a copy of it and of its log."""
         if os.access(self.path.parent, os.W_OK):
             return
-        log = self._log
-        if not log.exists():
-            self._fixed = "&immutable=1"
+        if self._copied is not None:
+            self._copied.cleanup()
+        self._file, self._fixed, self._copied = self.path, "&immutable=1", None
+        self._stamps = self._stamps_now()
+        if not self._log.exists():
             return
-        self._copied = tempfile.TemporaryDirectory(prefix="metagen-")
+        self._fixed, self._copied = "", tempfile.TemporaryDirectory(prefix="metagen-")
         self._file = Path(self._copied.name) / self.path.name
         with self._errors("copy"):
-            for one in (self.path, log):
-                shutil.copyfile(one, self._file.with_name(one.name))
+            head = None
+            # A log that ends, or begins anew, has lost what an earlier copy of the file does not hold yet.
+            while head != (head := self._log_head()):
+                for one in (self.path, self._log):
+                    copy = self._file.with_name(one.name)
+                    copy.unlink(missing_ok=True)
+                    with contextlib.suppress(FileNotFoundError):
+                        shutil.copyfile(one, copy)
 
-    def _check(self, *, some: bool) -> None:
+    def _stamps_now(self) -> list[tuple[int, int]]:
+        """Sizes and times of the file and of its log, where they are."""
+        found = (one.stat() for one in (self.path, self._log) if one.exists())
+        return [(stat.st_size, stat.st_mtime_ns) for stat in found]
+
+    def _check(self, told: int, *, some: bool) -> None:
+        """told: records that were acknowledged."""
         # Nobody but SQLite opens the file: whoever closes a file drops all locks that its process has on it, and the
         # next process that reads it takes the log away from under a writer.
         name = repr(str(self.path))
@@ -573,8 +599,7 @@ class SQLiteJournal:
                 raise PermissionError("permission denied")
             empty = not self.path.stat().st_size
         log = self._log
-        self._check_log(log)
-        told = self._count_acknowledged()
+        self._check_log()
         # Where there is a log, by one that cannot write: the last one that can throws a damaged log away at its end.
         mode = "ro" if self._fixed or (log.exists() and log.stat().st_size) else "rw"
         try:
@@ -631,12 +656,15 @@ class SQLiteJournal:
             return 0
         return int(written) if written ^ complement == 0xFFFFFFFFFFFFFFFF else 0
 
-    def _check_log(self, log: Path) -> None:
+    def _log_head(self) -> bytes:
+        """The head of the write-ahead log, which changes when it begins anew; empty where there is no log."""
+        with self._errors("read"), contextlib.suppress(FileNotFoundError), self._log.open("rb") as file:
+            return file.read(32)
+        return b""
+
+    def _check_log(self) -> None:
         """SQLite takes a write-ahead log with a damaged head for an empty one: its records would be gone in silence."""
-        if not log.exists():
-            return
-        with self._errors("read"), log.open("rb") as file:
-            head = file.read(32)
+        head = self._log_head()
         if len(head) < 32:
             return
         order: Literal["big", "little"] = "big" if head[3] & 1 else "little"
@@ -645,7 +673,7 @@ class SQLiteJournal:
             a = (a + int.from_bytes(head[at : at + 4], order) + b) & 0xFFFFFFFF
             b = (b + int.from_bytes(head[at + 4 : at + 8], order) + a) & 0xFFFFFFFF
         if head[:3] != b"\x37\x7f\x06" or head[24:] != a.to_bytes(4, "big") + b.to_bytes(4, "big"):
-            raise JournalCorrupt(f"{str(log)!r} is torn (its head is damaged): {REMEDY}")
+            raise JournalCorrupt(f"{str(self._log)!r} is torn (its head is damaged): {REMEDY}")
 
     def _connect(self, *, read_only: bool = False, mode: str = "rw") -> sqlite3.Connection:
         options = f"?mode={'ro' if self._fixed else mode}{self._fixed}" + (

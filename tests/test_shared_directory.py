@@ -1,5 +1,6 @@
 """One run directory and several processes, or none that may write to it."""
 
+import asyncio
 import ctypes
 import os
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metagen.journal import SQLiteJournal
+from metagen.journal import Row, SQLiteJournal
 from tests.test_cli import METAGEN, PATIENCE, TOY, YAML, calls, results
 
 #: Of Linux: PR_CAPBSET_DROP, CAP_DAC_OVERRIDE. Without it the superuser keeps to permissions, too.
@@ -89,6 +90,43 @@ def test_a_journal_with_a_log_is_read_where_nothing_can_be_made_beside_it(place:
     finally:
         for journal_root in ("copy", "runs/sums"):
             (place / journal_root).chmod(0o755)
+
+
+def test_a_copy_of_a_journal_that_grows_is_whole_and_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer goes on while the copy is made, so far that the log begins anew, and afterwards."""
+    path, copyfile = tmp_path / "journal.sqlite", shutil.copyfile
+    writer, made, meanwhile = SQLiteJournal(path), 0, [2, 2000]
+
+    def record(count: int) -> None:
+        nonlocal made
+        numbers = range(made, made + count)
+        rows = [Row(b"%d" % i, "p", "", "generate", "m", b"", i, {"text": "x" * 4000}) for i in numbers]
+        asyncio.run(writer.record(rows))
+        made += count
+
+    def overtaken(one: Path, to: Path) -> None:
+        copyfile(one, to)
+        while one == path and meanwhile:
+            record(meanwhile.pop())
+
+    record(5)
+    monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+    monkeypatch.setattr(shutil, "copyfile", overtaken)
+    with SQLiteJournal(path, read_only=True) as journal:
+        assert not meanwhile and made == 2007
+        assert journal.count() == len(journal.of_problem("p")) == made
+        record(1)
+        journal.look()
+        assert journal.count() == made
+        meanwhile += [2, 2000]
+        record(1)
+        journal.follow()
+        assert journal.count() == len(journal.of_problem("p")) == made == 4011
+        writer.close()
+        journal.look()
+        assert journal.count() == made and not path.with_name("journal.sqlite-wal").exists()
 
 
 def test_of_three_processes_on_one_directory_each_does_its_work_or_says_who_is_there(place: Path) -> None:

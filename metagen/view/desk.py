@@ -379,6 +379,7 @@ class Desk:
                 opened.journal, opened.ledger, opened.inode = None, Ledger(), inode
             if opened.journal is None:
                 opened.journal = SQLiteJournal(directory.journal, read_only=True)
+            opened.journal.follow()
             opened.ledger.read(opened.journal, time.monotonic() + GLANCE if until is None else until)
             yield opened.journal, opened.ledger
 
