@@ -420,7 +420,10 @@ _GATED = {
 #: Architectures whose sizes are read.
 ARCHITECTURES = frozenset(_GATED)
 #: Those whose embeddings are tied where the configuration does not say so.
-_TIED = ("gpt2", "gpt_bigcode", "opt", "gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2")
+_TIED = (
+    "gpt2", "gpt_bigcode", "opt", "gemma", "gemma2", "gemma3", "gemma3_text", "cohere", "cohere2", "smollm3",
+    "starcoder2",
+)  # fmt: skip
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metagen.cost import (
+    ARCHITECTURES,
     HARDWARE,
     Beside,
     Hardware,
@@ -227,6 +228,14 @@ class TestFromConfig:
         shape = ModelShape.from_config(config.to_dict())
         assert shape.parameters_total == matrices
         assert shape.parameters == matrices - 2 * 31 * 48
+
+    def test_embeddings_of_which_a_config_says_nothing_are_tied_as_its_model_has_them(self) -> None:
+        known = pytest.importorskip("transformers").CONFIG_MAPPING
+        untold = {k: v for k, v in LLAMA.items() if k != "tie_word_embeddings"}
+        for kind in sorted(ARCHITECTURES & set(known.keys())):
+            own = known[kind]()
+            shape = ModelShape.from_config({**untold, "model_type": kind})
+            assert shape.tied == getattr(own, "text_config", own).tie_word_embeddings, kind
 
     @pytest.mark.parametrize(
         ("change", "message"),
