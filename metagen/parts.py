@@ -7,13 +7,20 @@ the kind that experiment files know, with fields, defaults and errors.
 from __future__ import annotations
 
 import dataclasses
+import dis
 import inspect
 import re
+import sys
+import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from enum import Enum
+from functools import cache, partial
 from numbers import Real
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar, dataclass_transform
 
 from metagen.border import call, checked
@@ -121,25 +128,113 @@ def identity(value: Any) -> str:
         return repr((value.pattern, value.flags))
     if callable(value) and not isinstance(value, type) and not dataclasses.is_dataclass(value):
         return name_of(value)
-    return repr(value)
+    return _repr_or_own(value)
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Where a function is defined; of a lambda, or one inside of another, what it does and is given as well.
+    """Where a function is defined; of a lambda, or one inside of another, what it does, is given and reads as well.
 
-    Two functions that may do something else never have the same name. Other callables are named by their
-    `fingerprint`, else by their repr. A repr may differ in another process: then no record is found, and none is wrong.
+    Two of these that may do something else never have the same name; a function of a module has one, whatever it reads.
+    A method is named by its function and its object, a partial by its parts, and other callables by their
+    `fingerprint`, else by their repr. What nothing names has another name in each process, as an object does that is
+    given or read: then no record is found, and none is wrong.
     """
     if (known := getattr(function, "fingerprint", None)) is not None:
         return str(known)
+    if isinstance(function, partial):
+        return f"partial {digest(*map(_given, (function.func, function.args, function.keywords))).hex()}"
+    if isinstance(function, MethodType):
+        return f"{name_of(function.__func__)} of {_given(function.__self__)}"
     if not isinstance(function, FunctionType):
-        return repr(function)
+        return _repr_or_own(function)
     place = f"{function.__module__}.{function.__qualname__}"
     if "<" not in place:
         return place
-    cells = [repr(cell.cell_contents) for cell in function.__closure__ or ()]
-    given = (repr(function.__defaults__), repr(function.__kwdefaults__), *cells)
-    return f"{place} {digest(*_code(function.__code__), *given).hex()}"
+    cells = [_given(cell.cell_contents) for cell in function.__closure__ or ()]
+    given = (_given(function.__defaults__), _given(function.__kwdefaults__), *cells)
+    space = function.__globals__
+    read = [f"{name}={_given(space[name])}" for name in sorted(_globals(function.__code__)) if name in space]
+    return f"{place} {digest(*_code(function.__code__), *given, *read).hex()}"
+
+
+#: What a repr tells in full.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: Objects that are being named around this one, by their places in memory.
+_NAMING: ContextVar[tuple[int, ...]] = ContextVar("naming", default=())
+#: Names of objects that nothing else names, by their places in memory, while they live.
+_OWN: dict[int, tuple[object, str]] = {}
+
+
+def _plain(value: object) -> bool:
+    if type(value) is dict:
+        return all(map(_plain, (*value, *value.values())))
+    if type(value) in (list, tuple, set, frozenset):
+        return all(map(_plain, value))  # type: ignore[call-overload]
+    return type(value) in _PLAIN
+
+
+def _given(value: Any) -> str:
+    """A text for what a function is given or reads, which no object has that may be another."""
+    if _plain(value) or isinstance(value, type):
+        return repr(value)
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if id(value) in _NAMING.get():
+        return "itself"
+    naming = _NAMING.set((*_NAMING.get(), id(value)))
+    try:
+        return _inner(value)
+    finally:
+        _NAMING.reset(naming)
+
+
+def _inner(value: Any) -> str:
+    cls = type(value)
+    with suppress(MetagenError):  # it is made with something that nothing names
+        if isinstance(known := getattr(value, "fingerprint", None), str):
+            return known
+    if isinstance(value, FunctionType | MethodType | partial):
+        return name_of(value)
+    if isinstance(value, re.Pattern):
+        return identity(value)
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        held = [_given(one) for pair in value.items() for one in pair] if isinstance(value, Mapping) else []
+        return digest(cls.__qualname__, *(held or map(_given, value))).hex()
+    if dataclasses.is_dataclass(value):
+        held = [_given(getattr(value, one.name, None)) for one in dataclasses.fields(value)]
+        return digest(f"{cls.__module__}.{cls.__qualname__}", *held).hex()
+    with suppress(
+        TypeError, ValueError, BufferError
+    ):  # an array, whose repr leaves out what is in the middle
+        view = memoryview(value)
+        return digest(view.format, repr(view.shape), view.tobytes()).hex()
+    if isinstance(value, Enum) or cls.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return _repr_or_own(value)
+    return _own(value)
+
+
+def _repr_or_own(value: object) -> str:
+    """A repr, unless it has a place in memory, where another object may be soon."""
+    text = repr(value)
+    return _own(value) if not isinstance(value, str | bytes) and " at 0x" in text else text
+
+
+def _own(value: object) -> str:
+    """A name that no other object has, in this process or another one."""
+    place = id(value)
+    if (known := _OWN.get(place)) is None:
+        try:
+            held: object = weakref.ref(value, lambda gone: _OWN.pop(place, None))
+        except TypeError:
+            held = value  # it lives on, so that no other one takes its place
+        known = _OWN.setdefault(place, (held, uuid.uuid4().hex))
+    return known[1]
+
+
+def _globals(code: CodeType) -> set[str]:
+    """The names that a function, and those inside of it, look up in their module."""
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*(_globals(one) for one in code.co_consts if isinstance(one, CodeType)))
 
 
 def _code(code: CodeType) -> list[str | bytes]:

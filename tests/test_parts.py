@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import re
 import subprocess
 import sys
 from collections import abc
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -209,6 +211,102 @@ def test_lambdas_are_told_apart_by_what_they_do_and_are_given() -> None:
     ]
     assert len({name_of(f) for f in several}) == len(several)
     assert name_of(adder(1)) == name_of(adder(1))
+
+
+class Reward:
+    """Names itself by nothing, or by a text that leaves out its weight."""
+
+    __slots__ = ("__weakref__", "weight")
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+    def score(self, sequence: mg.Sequence) -> float:
+        return self.weight
+
+
+class Linear(Reward):
+    def __repr__(self) -> str:
+        return "Linear(bias=True)"
+
+
+class Bare:
+    """Nothing can refer to it weakly."""
+
+    __slots__ = ("weight",)
+
+
+@dataclass
+class Holder:
+    held: object
+
+
+MAKERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "closure": lambda one: lambda s: one.score(s),
+    "default": lambda one: lambda s, one=one: one.score(s),
+    "method": lambda one: one.score,
+    "partial": lambda one: partial(print, one),
+    "partial of a method": lambda one: partial(one.score),
+    "list": lambda one: lambda s: [one],
+    "closure in a closure": lambda one: (lambda inner: lambda s: inner(s))(lambda s: one.score(s)),
+    "dataclass": lambda one: (lambda held: lambda s: held.held)(Holder(one)),
+    "global": lambda one: eval("lambda s: one.score(s)", {"one": one, "__name__": "script"}),
+    "global of an inner function": lambda one: eval("lambda s: (lambda: one.score(s))()", {"one": one}),
+}
+
+
+@pytest.mark.parametrize("cls", [Reward, Linear])
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
+def test_functions_of_two_objects_never_have_one_name(make: Callable[[Any], Any], cls: type) -> None:
+    """Though the objects look alike, or live at the same place one after the other."""
+    kept = [cls(weight) for weight in range(2)]
+    assert len({name_of(make(one)) for one in kept}) == 2
+    assert name_of(make(kept[0])) == name_of(make(kept[0]))
+    assert len({name_of(make(cls(weight))) for weight in range(20)}) == 20
+
+
+def test_what_nothing_can_refer_to_lives_as_long_as_its_name() -> None:
+    def make() -> Callable[[], object]:
+        one = Bare()
+        return lambda: one
+
+    assert len({name_of(make()) for _ in range(20)}) == 20
+
+
+def test_parts_of_two_objects_that_nothing_names_never_have_one_fingerprint() -> None:
+    assert len({fingerprint(Toy(1, maker=Reward(0.0))) for _ in range(20)}) == 20
+
+
+def test_what_tells_all_of_itself_has_one_name_wherever_it_is() -> None:
+    def make(*held: Any) -> Callable[[], object]:
+        return lambda: held
+
+    values: list[Callable[[], Any]] = [
+        lambda: Path("a/b"), lambda: Fraction(1, 3), lambda: np.arange(2000) == 1000,
+        lambda: np.arange(2000) == 900, lambda: re.compile("a" * 300),
+        lambda: Holder([1, {"a": Path("b")}]), lambda: operator, lambda: Known(), lambda: adder(2), lambda: {1, 2},
+    ]  # fmt: skip
+    assert all(name_of(make(value())) == name_of(make(value())) for value in values)
+    assert len({name_of(make(value())) for value in values}) == len(values)
+
+
+def test_a_function_that_reads_itself_has_a_name() -> None:
+    def fall(n: int) -> int:
+        return fall(n - 1) if n else 0
+
+    held: list[Any] = [Reward(0.0)]
+    held.append([*held, fall])
+    assert name_of(fall) == name_of(fall) != name_of(lambda: held)
+
+
+def test_scores_of_one_model_are_not_taken_for_those_of_the_next() -> None:
+    journal, texts = mg.MemoryJournal(), mg.FunctionGenerator(lambda prefix, seed, index: str(index))
+    for weight in (0.25, 0.5, 0.75):
+        model = Linear(weight)
+        judge = mg.FunctionVerifier(lambda s, model=model: model.score(s))  # type: ignore[misc]
+        best = mg.BestOfN(texts, n=2, verifier=judge).solve("p", journal=journal)
+        assert [one.value for one in best.candidates] == [weight] * 2
+        del model, judge
 
 
 # -- annotations ---------------------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class FunctionVerifier(PrimitiveVerifier):
     is recorded when it is there.
 
     name: part of the fingerprint, by which scores are found again; change it when the function changes its mind.
-    Without one, what the function is called, does and closes over stands in its place.
+    Without one, what the function is called, does, closes over and reads stands in its place; with an object that
+    nothing names among that, such as a model, scores are found again within the process only.
 
     The function sees the thought of a sequence, where there is one: `sequence.thought`.
     """
