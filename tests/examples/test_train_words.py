@@ -243,15 +243,10 @@ def test_the_recipe_for_two_steps(
         {"text": f"The answer is {answer}.", "count": 1} for answer in (record["answer"], "7531")
     ]
     rollouts.write_text(json.dumps(record) + "\n")
-    measured = run(
-        "measure.py",
-        "--judge",
-        f"{rewards}/adapter",
-        "--reference",
-        f"{solver}/adapter",
-        "--solutions",
-        str(rollouts),
-    )
+    judged = ("measure.py", "--judge", f"{rewards}/adapter", "--solutions", str(rollouts))
+    with pytest.raises(SystemExit, match=r"smollm2-135m-solver: .* began as another adapter"):
+        run(*judged)
+    measured = run(*judged, "--reference", f"{solver}/adapter")
     assert "AUC within problems, judge, all" in measured and "vote, calculator, judge" in measured
 
     tuning, recipe = words("tuning"), words("rewards")

@@ -30,7 +30,7 @@ from metagen.scope import Scope
 from metagen.sequence import Message
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.implicit import ImplicitProcessRewardModel
-from rewards import BETA
+from rewards import BEGAN, BETA, weights_of
 
 #: The weight of a solution with a false equation, in votes with a calculator.
 FALSE = 0.01
@@ -125,6 +125,11 @@ def main() -> None:
     parser.add_argument("--beta", type=float, default=BETA)
     parser.add_argument("--solutions", type=Path, required=True)
     args = parser.parse_args()
+    began = Path(args.judge) / BEGAN
+    if began.exists() and began.read_text() != weights_of(args.reference):
+        raise SystemExit(
+            f"--reference {args.reference}: {args.judge} began as another adapter; give what rewards.py had as --begin"
+        )
     problems = of_run(args.solutions) if args.solutions.is_dir() else of_rollouts(args.solutions)
     asyncio.run(score(EquationVerifier(wrong=FALSE), "calculator", problems))
     with (

@@ -1,6 +1,7 @@
 """A LoRA adapter that judges solutions of word problems, and their steps: an implicit process reward model.
 
-    python examples/train/words/rewards.py --problems problems.jsonl --rollouts rollouts.jsonl --into judge/
+    python examples/train/words/rewards.py --problems problems.jsonl --rollouts rollouts.jsonl --begin solver/adapter \
+        --into judge/
 
 Call it again to go on after an interruption. The adapter begins as the solver, and the solver stays its reference:
 what a judge says of the text up to the end of a line is sigmoid(beta * log-ratio of the two), as
@@ -33,6 +34,8 @@ from metagen.generators.models import sources
 
 #: Of the log-ratio.
 BETA = 1.0
+#: In the judge's directory, a digest of the adapter that it began as: another reference gives another reward.
+BEGAN = "reference.sha256"
 #: What stands behind a row that is shorter than others, by column.
 FILL = {
     "input_ids": 0,
@@ -152,11 +155,16 @@ def main() -> None:
             "default": 5000,
             "help": "problems to learn from, the first that are not held out",
         },
-        begin={"default": sources.fetch("smollm2-135m-solver"), "help": "the solver's adapter"},
+        begin={
+            "type": str,
+            "default": "smollm2-135m-solver",
+            "help": "the adapter of the solver that wrote the rollouts; default: %(default)s",
+        },
     )
     model, tokenizer = base()
-    model = peft.PeftModel.from_pretrained(model, args.begin, is_trainable=True)
-    RewardTrainer.reference = peft.PeftModel.from_pretrained(base()[0], args.begin).eval()
+    begin = sources.resolve(args.begin)
+    model = peft.PeftModel.from_pretrained(model, begin, is_trainable=True)
+    RewardTrainer.reference = peft.PeftModel.from_pretrained(base()[0], begin).eval()
     sampled = {record["question"]: record for record in read(args.rollouts)}
     problems = [sampled.get(problem["question"], problem) for problem in read(args.problems)]
     rng = np.random.default_rng(args.seed)
@@ -164,7 +172,12 @@ def main() -> None:
         name: rows_of(tokenizer, [p for p in problems if p["held_out"] == held_out][: args.count], rng)
         for name, held_out in (("train", False), ("validation", True))
     }
-    fit(RewardTrainer, model, parts, FILL, args)
+    (fit(RewardTrainer, model, parts, FILL, args) / BEGAN).write_text(weights_of(args.begin))
+
+
+def weights_of(adapter: str) -> str:
+    """A digest of an adapter's weights, by its name or its directory."""
+    return sources.digest(sources.resolve(adapter) / "adapter_model.safetensors")
 
 
 if __name__ == "__main__":
