@@ -2,7 +2,8 @@
 
 On validation problems: the accuracy of p · e^(λV) / Z, of p · V^λ / Z and of p at lower temperatures, with intervals
 over problems; how far each goes from p, KL(π‖p), by the log-likelihood ratios of its own samples; and what V foresees
-of samples of p. Samples are kept in OUT, and a call after an interruption goes on. The test problems stay untouched.
+of samples of p. Samples are kept in OUT, and a call after an interruption goes on; other models, problems or numbers of
+samples have files of their own. The test problems stay untouched.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from metagen.analysis import intervals
 from metagen.analysis.paired import paired_difference
 from metagen.analysis.selection import within_problem_auc
 from metagen.generators.likelihood import likelihoods
+from metagen.generators.models.describe import fingerprint_of
 from metagen.generators.models.recipes import Ensemble, Model, Tilted
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
 from metagen.sequence import Sequence as Text
+from metagen.sequence import digest
 from metagen.tasks.arithmetic import LEVELS, Problem, Split, check, problems, prompt
 from parts import Record
 from returns import Return
@@ -95,6 +98,13 @@ def drawn(way: Way, base: Path, asked: Sequence[Problem], samples: int, _index: 
             {"text": [text.text for text in group], "right": right, "ratio": ratios, "ended": ended}
         )
     return records
+
+
+def file_of(way: Way, base: Path, asked: Sequence[Problem], samples: int) -> str:
+    """The name of the file of these samples: of other models, problems or numbers it is another."""
+    models = [fingerprint_of(model, "float32") for model in (way.model, base)]
+    of = digest(*models, str(samples), *map(prompt, asked)).hex()[:8]
+    return f"{way.name.replace(' ', '_')}-{of}.jsonl"
 
 
 def figures(found: dict[str, list[Record]]) -> list[str]:
@@ -163,10 +173,11 @@ def main() -> None:
     asked = [
         p for level in LEVELS for p in problems(Split.VALIDATION, level, arguments.problems, arguments.seed)
     ]
+    base = arguments.models / GENERATOR
     found = {}
     for way in ways(arguments.models, arguments.values):
-        path = arguments.into / f"{way.name.replace(' ', '_')}.jsonl"
-        part = partial(drawn, way, arguments.models / GENERATOR, asked, arguments.samples)
+        path = arguments.into / file_of(way, base, asked, arguments.samples)
+        part = partial(drawn, way, base, asked, arguments.samples)
         found[way.name] = parts.made([path], part, way.name, 1)
     console = Console(width=150)
     console.print(*figures(found), sep="\n", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from metagen.analysis.alignment import expected_values, soft_values
 from metagen.generators.models import sources
-from metagen.tasks.arithmetic import Split, check, read_prompt, split_of
+from metagen.tasks.arithmetic import Split, check, problems, read_prompt, split_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GENERATOR, LARGER = "tiny-0.5m", "tiny-2m"
@@ -238,6 +238,23 @@ def test_what_values_do_is_measured_on_validation_problems(scripts: Any, train: 
     again = scripts.here(command)
     assert again[again.index("| π |") :] == said[said.index("| π |") :]
     assert kept == {path: path.stat().st_mtime_ns for path in kept}, "nothing is drawn again"
+
+
+def test_samples_of_other_models_problems_or_numbers_are_kept_beside(train: Any, tmp_path: Path) -> None:
+    figures, models = train("value_figures"), begin(tmp_path / "run") / "models"
+    shutil.copytree(sources.resolve("tiny-value"), models / "tiny-value")
+    base, asked = models / GENERATOR, problems(Split.VALIDATION, 1, 2)
+
+    def names(asked: list[Any], samples: int) -> list[str]:
+        return [figures.file_of(way, base, asked, samples) for way in figures.ways(models, ["tiny-value"])]
+
+    before = names(asked, 2)
+    assert len(set(before)) == len(before) and names(asked, 2) == before
+    assert not set(before) & {*names(asked, 3), *names(problems(Split.VALIDATION, 1, 2, 8), 2)}
+    shutil.copy(base / "model.safetensors", models / "tiny-value")
+    assert [a == b for a, b in zip(before, names(asked, 2), strict=True)] == [
+        "tiny-value" not in name for name in before
+    ]
 
 
 # -------------------------------------------------------------------------------------------- tilts
