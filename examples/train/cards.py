@@ -127,8 +127,8 @@ def figures(run: Path) -> Figures:
     lines = directory.final_state().lines
     names = dict.fromkeys(line.generator for line in lines)
     pools = {name: Pool.of(directory, name) for name in names}
-    count = len(next(iter(pools.values())).levels)
-    asked = f"{count} validation problems, 64 samples each at temperature 1"
+    count, samples = next(iter(pools.values())).correct.shape
+    asked = f"{count} validation problems, {samples} samples each at temperature 1"
     found: Figures = {}
     levels = list(family_report.by_level(pools, lines))
     for generator in pools:
@@ -152,16 +152,16 @@ def validated(path: Path) -> Figures:
     found: Figures = {}
     for line in path.read_text().splitlines():
         figures = json.loads(line)
-        n = max(map(int, figures["majority"]))
+        n, samples = max(map(int, figures["majority"])), figures["samples"]
         one, most = 100 * figures["single"], 100 * figures["majority"][str(n)]
         levels = range(1, 1 + len(figures["single by level"]))
         found[figures["generator"]] = [
-            f"Accuracy in % on {figures['problems']} validation problems, {n} samples each at temperature 1: "
-            f"{one:.1f} with one sample, {most:.1f} by majority of {n}.\n",
+            f"Accuracy in % on {figures['problems']} validation problems, {samples} samples each at temperature "
+            f"{figures['temperature']:g}: {one:.1f} with one sample, {most:.1f} by majority of {n}.\n",
             "| of one problem's samples | " + " | ".join(f"level {level}" for level in levels) + " |",
             "| --- |" + " --- |" * len(levels),
             "| one | " + " | ".join(f"{100 * v:.1f}" for v in figures["single by level"]) + " |",
-            f"| any of {n} | " + " | ".join(f"{100 * v:.0f}" for v in figures["pass@n by level"]) + " |",
+            f"| any of {samples} | " + " | ".join(f"{100 * v:.0f}" for v in figures["any by level"]) + " |",
         ]
     return found
 

@@ -110,9 +110,11 @@ def main() -> None:
         figures: dict[str, object] = {
             "generator": name,
             "problems": len(asked),
+            "samples": arguments.samples,
+            "temperature": arguments.temperature,
             "single": float(right.mean()),
             "single by level": [round(float(right[levels == k].mean()), 3) for k in LEVELS],
-            "pass@n by level": [round(float(right[levels == k].any(1).mean()), 3) for k in LEVELS],
+            "any by level": [round(float(right[levels == k].any(1).mean()), 3) for k in LEVELS],
             "majority": by_n(candidates, candidates.vote()),
         }
         middle = (right.mean(1) >= 0.2) & (right.mean(1) <= 0.8)

@@ -317,7 +317,7 @@ def test_who_comes_to_no_answer_is_never_chosen(train: Any) -> None:
 
 def test_validation_figures_become_a_card(scripts: Any, train: Any, tmp_path: Path) -> None:
     path = tmp_path / "figures.jsonl"
-    options = ("--problems", 2, "--samples", 4, "--threads", 1, "--write", path)
+    options = ("--problems", 2, "--samples", 5, "--threads", 1, "--write", path)
     models = ("--generators", "tiny-0.1m", "--rewards", "tiny-prm-weak")
     said = scripts.here(scripts.command("validate.py", *options, *models))
     assert "tiny-prm-weak min weighted" in said
@@ -325,4 +325,5 @@ def test_validation_figures_become_a_card(scripts: Any, train: Any, tmp_path: Pa
     assert set(figures["tiny-prm-weak last"]["best-of-n"]) == {"1", "2", "4"}
     assert figures["majority"]["1"] == pytest.approx(figures["single"])
     lines = train("cards").validated(path)["tiny-0.1m"]
-    assert lines[0].startswith("Accuracy in % on 12 validation problems, 4 samples each")
+    assert lines[0].startswith("Accuracy in % on 12 validation problems, 5 samples each")
+    assert lines[0].endswith("by majority of 4.\n") and lines[-1].startswith("| any of 5 |")
