@@ -36,18 +36,28 @@ class Spent:
     flops: Floats
 
 
-def spent(run: Path) -> dict[str, Spent]:
-    """By strategy, the problems in one order."""
+def spent(run: Path) -> tuple[dict[str, Spent], int]:
+    """By strategy, over the problems that all of them have, in one order; and how many are left out.
+
+    A problem on which a strategy failed has no outcome there. Raises SystemExit if there is no problem that all have.
+    """
     directory = RunDirectory(run)
     names = {line.name: line.strategy for line in directory.final_state().lines}
     columns = ["problem", "level", "configuration", "correct", "generated", "flops"]
-    rows = sorted(read(run / "outcomes.parquet", columns).to_pylist(), key=lambda row: str(row["problem"]))
+    outcomes = read(run / "outcomes.parquet", columns).to_pylist()
+    rows = {(row["configuration"], row["problem"]): row for row in outcomes}
+    asked = [row["problem"] for row in read(run / "problems.parquet", ["problem"]).to_pylist()]
+    shared = [problem for problem in sorted(asked, key=str) if all((name, problem) in rows for name in names)]
+    if not shared:
+        raise SystemExit(
+            f"{run}: no problem has an outcome of every strategy; go on with it: metagen resume {run}"
+        )
     found = {}
     for name, strategy in names.items():
-        mine = [row for row in rows if row["configuration"] == name]
+        mine = [rows[name, problem] for problem in shared]
         cost = [[row[what] if row["correct"] else np.inf for row in mine] for what in ("generated", "flops")]
         found[strategy] = Spent(np.array([row["level"] for row in mine]), *np.array(cost, np.float64))
-    return found
+    return found, len(asked) - len(shared)
 
 
 def solved(cost: Floats, budget: float) -> Floats:
@@ -94,12 +104,13 @@ def by_level(found: dict[str, Spent], tokens: float, gflops: float) -> Iterator[
 
 
 def main(run: Path, tokens: list[float], gflops: list[float], against: str) -> None:
-    found = spent(run)
+    found, left_out = spent(run)
     if against not in found:
         raise SystemExit(
             f"--against {against}: this run has no such strategy; expected one of {', '.join(found)}"
         )
-    print(f"{len(next(iter(found.values())).levels)} problems\n")
+    more = f", without {left_out} that not all strategies have" if left_out else ""
+    print(f"{len(next(iter(found.values())).levels)} problems{more}\n")
     for part in (
         shares({name: s.tokens for name, s in found.items()}, tokens, against, "tokens"),
         shares({name: s.flops for name, s in found.items()}, gflops, against, "·10⁹ FLOPs"),

@@ -9,7 +9,7 @@ examples/equal_compute.yaml: what each configuration costs, and how often it is 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -37,14 +37,15 @@ def within(run: Path) -> Figure:
     used = [row["flops"] for row in rows]
     most = min((row["flops"] for row in rows if row["exhausted"]), default=max(used))
     budgets = np.geomspace(min(used), most, 12)
-    costs = {name: found.flops for name, found in spent(run).items()}
+    found, left_out = spent(run)
     lines = []
-    for name, flops in costs.items():
-        share = interval(np.array([solved(flops, budget) for budget in budgets]), support=SHARES)
+    for name, mine in found.items():
+        share = interval(np.array([solved(mine.flops, budget) for budget in budgets]), support=SHARES)
         lines.append(
             Line(name, *(np.asarray(x).tolist() for x in (budgets, share.estimate, share.low, share.high)))
         )
-    figure = curves({"": lines}, x="flops", title=f"{run.name}: solved within a budget")
+    more = f", without {left_out} problems that not all have" if left_out else ""
+    figure = curves({"": lines}, x="flops", title=f"{run.name}: solved within a budget{more}")
     figure.axes[0].set(xlabel="budget: FLOPs per problem", ylabel="problems solved")
     return figure
 
@@ -81,6 +82,11 @@ def compared(run: Path, kinds: dict[str, str]) -> Figure:
 
 
 if __name__ == "__main__":
-    run, folder = Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else "runs/gallery")
-    folder.mkdir(parents=True, exist_ok=True)
-    save(study(run), folder / run.name)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/gallery"))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    save(study(arguments.run), arguments.folder / arguments.run.name)

@@ -8,7 +8,7 @@ with one in dark colours beside it.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,14 @@ def points(curves: list[dict[str, Any]], model: str, strategy: str) -> list[tupl
 
 
 if __name__ == "__main__":
-    run, *folder = map(Path, sys.argv[1:])
-    place = folder[0] if folder else Path("runs/gallery")
-    place.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/gallery"))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    curves = csv.read_csv(arguments.run / "curves.csv").to_pylist()
     with style():
-        _, svg = save(draw(csv.read_csv(run / "curves.csv").to_pylist()), place / "words_study")
+        _, svg = save(draw(curves), arguments.folder / "words_study")
     write_dark(svg)

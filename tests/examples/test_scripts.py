@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -168,5 +170,18 @@ def test_who_solves_most_within_a_budget_is_read_from_a_run(
     assert len(tables) == 3 and all("| samples |" in table for table in tables)
     said("study_picture.py", run, tmp_path / "pictures")
     assert (tmp_path / "pictures" / "run.svg").exists()
+    spent = runpy.run_path(str(EXAMPLES / "solved_within.py"))["spent"]
+    whole, none = spent(run)
+    outcomes = pq.read_table(run / "outcomes.parquet")
+    last = max(problem for problem in outcomes["problem"].to_pylist())
+    failed = next(i for i, row in enumerate(outcomes.to_pylist()) if row["problem"] == last)
+    pq.write_table(outcomes.take([i for i in range(len(outcomes)) if i != failed]), run / "outcomes.parquet")
+    part, one = spent(run)
+    assert (none, one) == (0, 1)
+    for name, cost in whole.items():
+        np.testing.assert_array_equal(part[name].tokens, cost.tokens[:-1])
+    assert "\n3 problems, without 1 that not all strategies have\n" in "\n" + said(
+        "solved_within.py", run, "--against", "samples"
+    )
     with pytest.raises(SystemExit, match="--against nobody: this run has no such strategy; expected one of"):
         said("solved_within.py", run, "--against", "nobody")
