@@ -6,7 +6,7 @@ seen; accuracy by level; the AUC within problems; whether best-of-n over-optimis
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +22,8 @@ SIZES = (4, 16, 64)
 VERIFIERS = ("last", "min", "mean", "product", "orm", "weak")
 
 
-def main(run: str) -> None:
-    directory = RunDirectory(Path(run))
+def main(run: Path) -> None:
+    directory = RunDirectory(run)
     lines = directory.final_state().lines
     pools = {name: Pool.of(directory, name) for name in dict.fromkeys(line.generator for line in lines)}
     for part in (accuracies, by_level, differences, over_optimised, aucs):
@@ -137,4 +137,6 @@ def row(*cells: str) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    main(parser.parse_args().run)

@@ -81,7 +81,7 @@ def on_the_embedded_models(stem: Path) -> Path:
             right = tokens = 0
             for problem in task.problems():
                 result = search.solve(problem.prompt)
-                right += result.answer is not None and result.answer.text == problem.reference
+                right += result.answer is not None and result.answer.key == problem.reference
                 tokens += result.usage.generated or 0
                 levels = search.cloud(problem.prompt).levels
                 sizes.setdefault(name, []).append([level.effective for level in levels])

@@ -116,7 +116,7 @@ def main(stem: str = "runs/refinement") -> None:
                 f"  {name:22} round {k:2}: best {best:.2f}, last {last:.2f}, expected {THEORY[name][k]:.2f}"
             )
 
-    print("at equal compute, 61 texts and 61 scores: chains side by side, each of the same depth")
+    print("at equal compute, 60 or 61 texts and as many scores: chains side by side, each of the same depth")
     for n, depth in ((61, 1), (4, 15), (2, 30), (1, 61)):
         # The chains have paid for their scores, which choose among them.
         strategy = BestOfN(

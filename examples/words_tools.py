@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from fractions import Fraction
 
@@ -38,9 +39,13 @@ def calculate(expression: str) -> str:
 
     try:
         found = value(ast.parse(expression.strip().replace("×", "*").replace("÷", "/"), mode="eval"))
-    except (SyntaxError, ValueError, RecursionError, ZeroDivisionError):
+        if found.denominator == 1:
+            return str(found)
+        # Four places, or as many as four digits that are not 0 need.
+        places = max(4, 3 - math.floor(math.log10(abs(found))))
+        return f"{float(found):.{places}f}".rstrip("0").rstrip(".")
+    except (SyntaxError, ValueError, RecursionError, ArithmeticError):
         raise ToolError(f"{expression!r:.60} has no value") from None
-    return str(found) if found.denominator == 1 else f"{float(found):.4f}".rstrip("0")
 
 
 def work_out(query: str) -> str:

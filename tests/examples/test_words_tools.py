@@ -23,6 +23,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         ("10 / 3", "3.3333"),
         ("0.1 + 0.2", "0.3"),
         ("-2 * 3", "-6"),
+        ("199999 / 100000", "2"),
+        ("1 / 100000", "0.00001"),
+        ("-2 / 30000", "-0.00006667"),
     ],
 )
 def test_arithmetic_has_a_value(expression: str, value: str) -> None:
@@ -30,7 +33,8 @@ def test_arithmetic_has_a_value(expression: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["", "apples", "1 / 0", "2 ** 9999", "__import__('os')", "(" * 500, "007 + 1"]
+    "expression",
+    ["", "apples", "1 / 0", "2 ** 9999", "__import__('os')", "(" * 500, "007 + 1", f"{'9' * 400} / 7"],
 )
 def test_what_has_none_is_said(expression: str) -> None:
     with pytest.raises(ToolError):
