@@ -36,6 +36,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -296,9 +297,14 @@ def extras(options: list[str]) -> None:
     assert asked <= EXTRAS, f"pyproject.toml has no extra {sorted(asked - EXTRAS)}"
 
 
+@cache
+def cli() -> Any:
+    return typer.main.get_command(app)
+
+
 def parse(words: list[str]) -> None:
     """As the CLI would, and no further."""
-    group: Any = typer.main.get_command(app)
+    group = cli()
     try:
         context = group.make_context("metagen", list(words))
         name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])

@@ -1,7 +1,7 @@
 """How well a judge tells right solutions from wrong ones of the same problem, and what that is worth.
 
-    python examples/train/words/measure.py --judge judge/adapter --solutions rollouts.jsonl
-    python examples/train/words/measure.py --judge judge/adapter --solutions runs/words
+    python examples/train/words/measure.py --judge judge/adapter --reference solver/adapter --solutions rollouts.jsonl
+    python examples/train/words/measure.py --judge judge/adapter --reference solver/adapter --solutions runs/words
 
 Solutions are those that `rollouts.py` wrote for problems that are held out, or the samples of a run. A vote is among
 all solutions of a problem, a tie counts as its share, and intervals are over problems (bootstrap, 95%).

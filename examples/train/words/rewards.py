@@ -1,7 +1,7 @@
-"""A LoRA adapter that judges solutions of word problems, and their steps: an implicit process reward model.
+r"""A LoRA adapter that judges solutions of word problems, and their steps: an implicit process reward model.
 
-    python examples/train/words/rewards.py --problems problems.jsonl --rollouts rollouts.jsonl --begin solver/adapter \
-        --into judge/
+    python examples/train/words/rewards.py --problems problems.jsonl --rollouts rollouts.jsonl \
+        --begin solver/adapter --into judge/
 
 Call it again to go on after an interruption. The adapter begins as the solver, and the solver stays its reference:
 what a judge says of the text up to the end of a line is sigmoid(beta * log-ratio of the two), as
