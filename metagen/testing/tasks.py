@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import json
 from abc import abstractmethod
-from itertools import islice
+from itertools import islice, pairwise
 from math import isnan
 
 import pytest
@@ -72,7 +72,7 @@ class TaskLaws:
         """Now and then it is right by chance; a grader that calls it right always looks at nothing."""
         task = self.make()
         problems = self._first(task)
-        pairs = [(a, b) for a, b in zip(problems, problems[1:], strict=False) if a.reference != b.reference]
+        pairs = [(a, b) for a, b in pairwise(problems) if a.reference != b.reference]
         if not pairs:
             pytest.skip("all problems that were looked at have one reference")
         grades = [self._grade(task, a, self.solution(b))[0] for a, b in pairs]

@@ -255,8 +255,8 @@ class VLLMEngine(LocalEngine):
     def sleep(self) -> None:
         """Free the device's memory until `wake`: keys and values, and the weights, which main memory keeps.
 
-        It is vLLM's level 1; level 2 forgets the weights, which `close` does too. Waits for what runs to be aborted. Needs enable_sleep_mode=True; UnsupportedError on a CPU, where only
-        `close` frees memory.
+        It is vLLM's level 1; level 2 forgets the weights, which `close` does too. Waits for what runs to be aborted.
+        Needs enable_sleep_mode=True; UnsupportedError on a CPU, where only `close` frees memory.
         """
         self._may_sleep()
         self._loop.wait(self._llm.sleep(1))
