@@ -8,19 +8,18 @@ what a smaller pool would have given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
 
 from metagen.analysis.comparison import Contrast
-from metagen.analysis.estimators import majority_at_k, weighted_at_k
 from metagen.analysis.figures import Line
 from metagen.analysis.intervals import SHARES, interval
 from metagen.analysis.limits import Limit, vote_limit
 from metagen.runs.curves.frontier import bootstrap_weights, enough, shared_problems
-from metagen.runs.curves.measured import FEW
+from metagen.runs.curves.measured import FEW, bounds
 from metagen.runs.curves.study import Bools, Curve, Floats, StudyResult
 from metagen.runs.declare import registry
 from metagen.runs.note import Note
@@ -29,6 +28,7 @@ from metagen.runs.questions.pools import complete_problems, limit_pool
 from metagen.runs.questions.question import Question, leave_open, numbers
 from metagen.runs.questions.question import words as said
 from metagen.runs.questions.section import Finding, Plot, Section, Table, has_band
+from metagen.runs.table.pools import Pool
 from metagen.runs.words import share, with_interval, within
 
 #: The part of the whole rise after which a curve counts as saturated.
@@ -65,15 +65,17 @@ class Saturation:
 def saturation(
     result: StudyResult, curve: Curve, *, resamples: int = 1000, seed: int = 0
 ) -> Saturation | None:
-    """None without an independent pool, or with one point only: such a curve says nothing about its end."""
+    """None without an independent pool, or with one measured point: such a curve says nothing about its end."""
     pool = limit_pool(result, curve)
-    if pool is None or len(curve.ns) < 2:
+    if pool is None or _points(curve) < 2:
         return None
     over = shared_problems([curve]) & complete_problems(pool)
     if not over.any():
         return None
-    weights = None if curve.kind == "majority" else pool.scores[str(curve.verifier)][over]
-    classes, correct = pool.classes[over], pool.correct[over]
+    samples = Pool(
+        pool.classes[over], pool.eligible[over], pool.correct[over],
+        {name: scores[over] for name, scores in pool.scores.items()}, result.levels[over], pool.sizes[over],
+    )  # fmt: skip
     rows = curve.accuracy[np.isfinite(curve.accuracy[:, over]).all(axis=1)][:, over]
     ns = curve.ns[np.isfinite(curve.accuracy[:, over]).all(axis=1)].astype(np.float64)
     enough = n_reaching(ns, rows.mean(axis=1))
@@ -82,21 +84,27 @@ def saturation(
         draws = [n_reaching(ns, rows @ w) for w in bootstrap_weights(int(over.sum()), resamples, seed)]
         # A resample that does not rise is saturated from the start.
         low, high = np.quantile(np.nan_to_num(draws, nan=0.0), [0.025, 0.975], method="inverted_cdf")
-    most = classes.shape[1]
+    most = samples.classes.shape[1]
     sizes = sorted({max(1, most // 4), max(1, most // 2), most})
-    rng = np.random.default_rng(seed)
-    grown = (
-        majority_at_k(classes, correct, sizes, rng)
-        if weights is None
-        else weighted_at_k(classes, weights, correct, sizes, rng)
-    )
-    limits = vote_limit(classes, correct, weights), vote_limit(classes, correct)
-    if over.sum() < FEW:
-        limits = replace(limits[0], low=nan, high=nan), replace(limits[1], low=nan, high=nan)
+    grown, _ = samples.curve(curve.kind, sizes, curve.verifier)
     return Saturation(
-        curve, over, rows[0], rows[-1], limits[0], enough, float(low), float(high),
-        dict(zip(sizes, grown.mean.tolist(), strict=True)), limits[1],
+        curve, over, rows[0], rows[-1], _limit(samples, curve.kind, curve.verifier), enough, float(low), float(high),
+        dict(zip(sizes, grown.mean(axis=1).tolist(), strict=True)), _limit(samples, "majority", None),
     )  # fmt: skip
+
+
+def _limit(samples: Pool, kind: str, verifier: str | None) -> Limit:
+    """The answer of the whole pool, as its curve is measured: also where nobody votes, and some other rule chooses."""
+    weights = None if kind == "majority" else samples.weights(verifier)
+    found = vote_limit(samples.classes, samples.correct, weights)
+    accuracy, _ = samples.accuracy(kind, found.samples, verifier)
+    ((estimate, low, high, _),) = bounds([accuracy])
+    return replace(found, accuracy=accuracy, estimate=estimate, low=low, high=high)
+
+
+def _points(curve: Curve) -> int:
+    """How many n are measured."""
+    return int(np.isfinite(curve.accuracy).any(axis=1).sum())
 
 
 def n_reaching(ns: Floats, means: Floats, part: float = PART) -> float:
@@ -116,15 +124,20 @@ def n_reaching(ns: Floats, means: Floats, part: float = PART) -> float:
 
 def find_saturations(result: StudyResult, kinds: Sequence[str] | None = None) -> list[Saturation]:
     """The saturation of every voting curve that has an independent pool."""
-    every = (
-        saturation(result, c)
-        for c in enough(result)
-        if c.kind in (kinds or registry.saying("votes"))
-        and c.source == "pool"
-        and not c.oracle
-        and np.isfinite(c.accuracy).any()
-    )
+    every = (saturation(result, c) for c in _votes(result, kinds))
     return [s for s in every if s is not None]
+
+
+def _votes(result: StudyResult, kinds: Sequence[str] | None = None) -> Iterator[Curve]:
+    """Curves of votes over pools, as far as enough problems have their points."""
+    for c in enough(result):
+        if (
+            c.kind in (kinds or registry.saying("votes"))
+            and c.source == "pool"
+            and not c.oracle
+            and _points(c)
+        ):
+            yield c
 
 
 def voting_saturates(result: StudyResult) -> Question:
@@ -135,7 +148,10 @@ def voting_saturates(result: StudyResult) -> Question:
     every = find_saturations(result, ["majority"])
     if not every:
         return leave_open(
-            asked, "no voting curve has an independent pool of samples", claim=claim, source=source
+            asked,
+            "no voting curve has two measured n and an independent pool of samples",
+            claim=claim,
+            source=source,
         )
 
     def finding(tested: Mapping[str, Contrast]) -> Finding:
@@ -160,7 +176,7 @@ def weighted_against_limit(result: StudyResult) -> Question:
     if not every:
         return leave_open(
             asked,
-            "no weighted vote has an independent pool with its verifier's scores",
+            "no weighted vote has two measured n and an independent pool with its verifier's scores",
             claim=claim,
             source=source,
         )
@@ -223,6 +239,11 @@ def section(result: StudyResult, *, exact: bool = False) -> Section:
         and not c.oracle
         and c.source == "pool"
         and limit_pool(result, c) is None
+    ]
+    notes += [
+        Note(c.name, "one of its n alone is measured on enough problems: where it saturates is unknown")
+        for c in _votes(result)
+        if limit_pool(result, c) is not None and _points(c) < 2
     ]
     for s in every:
         count = int(shared_problems([s.curve]).sum())

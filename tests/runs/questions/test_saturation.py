@@ -16,6 +16,7 @@ from metagen.runs.questions.alignment.enumerable import palindromes
 from metagen.runs.questions.pools import complete_problems, dense, limit_pool, own_pool
 from metagen.runs.questions.question import answer
 from metagen.runs.questions.section import Plot
+from metagen.runs.table.pools import Pool
 from tests.runs.made import made
 
 
@@ -166,6 +167,47 @@ def test_a_size_that_few_problems_have_takes_no_problem_away() -> None:
         replace(result, curves=(replace(result.curves[0], accuracy=rows),))
     )
     assert found.over.sum() == 20 and found.largest == 16 and result.curves[0].ns[-1] == 32
+
+
+def test_a_curve_with_one_measured_point_has_no_n() -> None:
+    result = study(np.full(20, 0.6))
+    plain = result.curves[0]
+    for there in (0, 3):
+        rows = plain.accuracy.copy()
+        rows[1:, there:] = np.nan
+        one = replace(plain, accuracy=rows)
+        alone = replace(result, curves=(one,))
+        assert saturation.find_saturations(alone) == []
+        assert "does not rise" not in answer(saturation.voting_saturates(alone)).sentence
+        assert (
+            "where it saturates is unknown"
+            in {n.about: n.text for n in saturation.section(alone).notes}[plain.name]
+        )
+
+
+def test_a_limit_treats_what_nobody_scored_or_answered_as_the_curve_does() -> None:
+    """Without a score the classes tie; without any answer a vote takes one at random, and a verifier its best."""
+    result = study(np.full(20, 0.75), (0.9, 0.3))
+    pools = []
+    for pool in result.votes:
+        classes, correct, scores = pool.classes.copy(), pool.correct.copy(), pool.scores["v"].copy()
+        correct[:2, 0], correct[:2, 1:] = True, False
+        classes[0] = np.arange(classes.shape[1]) % 4
+        scores[0], classes[1] = np.nan, -1
+        scores[1] = np.where(correct[1], 0.9, 0.3)
+        correct[0] = classes[0] == 0
+        pools.append(replace(pool, classes=classes, correct=correct, scores={"v": scores}))
+    test, other = pools
+    curves = []
+    for curve in result.curves:
+        sized = Pool(test.classes, test.eligible, test.correct, dict(test.scores), result.levels, test.sizes)
+        rows, error = sized.curve(curve.kind, curve.ns.tolist(), curve.verifier)
+        curves.append(replace(curve, accuracy=rows, error=error))
+    plain, heavy = saturation.find_saturations(replace(result, curves=tuple(curves), votes=(test, other)))
+    assert heavy.limit.accuracy[:2] == pytest.approx([0.25, 1.0]) == heavy.measured[:2]
+    assert plain.limit.accuracy[:2] == pytest.approx([0.25, 1 / 256]) and plain.measured[1] == 1 / 32
+    assert heavy.plain.accuracy == pytest.approx(plain.limit.accuracy)
+    assert heavy.limit.estimate == heavy.limit.accuracy.mean() == pytest.approx(heavy.growth[256])
 
 
 def test_classes_are_numbered_row_by_row() -> None:
