@@ -9,7 +9,7 @@ is verified.
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -70,18 +70,22 @@ def pool_costs(
     ns: abc.Sequence[int],
     accelerators: Mapping[str, Accelerator],
     shapes: Shapes,
+    stated: Callable[[dict[str, Floats]], dict[str, Floats]] = dict,
 ) -> tuple[dict[str, Floats], Floats]:
     """Expected costs of n candidates of a pool, [len(ns), problems] each; the verifier's part of the exact FLOPs.
 
-    NaN where unknown, and where a problem's pool has no n candidates. Work: of each call by the probability that
+    NaN where unknown, and where a problem's pool has no n candidates. stated: of the costs of the candidates alone,
+    those with what is said of them where nobody counted. Work: of each call by the probability that
     a random n-subset needs it. Waiting: the expected longest of the n, each from its prompt to its score.
     """
     count = len(known_places(directory))
     parts = [GENERATION] if verifier is None else [GENERATION, verifier]
     spent = _part_costs(directory, generator, parts, ns)
-    total = {name: np.sum([spent[part][name] for part in parts], axis=0) for name in SPENT}
+    total = stated(_columns(spent[GENERATION]))
+    if verifier is not None:
+        total = {name: total[name] + more for name, more in _columns(spent[verifier]).items()}
     known = ~np.isnan(total["seconds"])
-    costs = {"samples": np.where(known, np.asarray(ns, dtype=np.float64)[:, None], np.nan), **_columns(total)}
+    costs = {"samples": np.where(known, np.asarray(ns, dtype=np.float64)[:, None], np.nan), **total}
     judged = spent[verifier]["flops"] if verifier is not None else np.where(known, 0.0, np.nan)
     if not accelerators:
         return costs, judged

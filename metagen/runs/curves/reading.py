@@ -199,10 +199,18 @@ class Run:
             self.problems.spread(values, made.columns)
             for values in made.pool.curve(line.kind, ns, line.verifier)
         )
-        spent = costs.pool_costs(
-            self.directory, line.generator, line.verifier, ns, self.accelerators, self._modelled_shapes
+        samples = np.repeat(np.array(ns, dtype=np.float64)[:, None], len(self.problems.ids), axis=1)
+        stated = partial(self._by_size, self._names_of(line)[0], samples)
+        spent, judged = costs.pool_costs(
+            self.directory,
+            line.generator,
+            line.verifier,
+            ns,
+            self.accelerators,
+            self._modelled_shapes,
+            stated,
         )
-        return self._curve(line, ns, accuracy, error, *spent)
+        return self._curve(line, ns, accuracy, error, {**spent, "samples": samples}, judged)
 
     def _direct(self, lines: abc.Sequence[Cell]) -> Curve | None:
         """What configurations that ran by themselves returned; those without a finished problem are left out."""
@@ -225,6 +233,13 @@ class Run:
         shared = [name for name in rows[0][1] if all(name in row[1] for row in rows)]
         total = {name: np.stack([row[1][name] for row in rows]) for name in shared}
         judged = np.stack([row[2] for row in rows])
+        if (judged[np.isfinite(accuracy)] == 0.0).all():
+            total = self._by_size(self._names_of(first)[0], total["samples"], total)
+        elif self._names_of(first)[0] in self.sizes and np.isnan(total["flops_2n"]).all():
+            self._note(
+                first,
+                "verifiers spent a part of its costs: `study.sizes` cannot tell what is unknown of them",
+            )
         return self._curve(first, ns, accuracy, np.where(np.isnan(accuracy), np.nan, 0.0), total, judged)
 
     def _curve(
@@ -237,37 +252,34 @@ class Run:
         verification: Floats,
     ) -> Curve:
         model, strategy, setting = self._names_of(line)
-        counts = np.array(ns, dtype=np.int64)
-        samples = np.repeat(np.maximum(counts, 1).astype(np.float64)[:, None], len(self.problems.ids), axis=1)
-        if not line.pooled:
-            samples = spent["samples"]
-        total = self._by_size(model, {**spent, "samples": samples}, samples)
+        total = dict(spent)
         written = self._definitions.get(line.generator, {})
         if written.get("kind") == "replay" and "seconds" in written.get("fields", {}):
             text = f"of {model} are those that were recorded with its samples, one call after the other"
             self.notes.append(Note("seconds", text))
         elif written.get("kind") == "replay":
             # What was measured is the time of looking samples up.
-            total["seconds"] = np.full(samples.shape, np.nan)
+            total["seconds"] = np.full(accuracy.shape, np.nan)
             self.notes.append(
                 Note("seconds", f"of {model} are unknown, because its samples were recorded elsewhere")
             )
         elif line.pooled and np.isfinite(total["seconds"]).any():
             # All samples of a pool were drawn side by side: how long n of them take was not measured.
-            total["seconds"] = np.full(samples.shape, np.nan)
+            total["seconds"] = np.full(accuracy.shape, np.nan)
             self.notes.append(Note("seconds", POOLED_SECONDS))
         return Curve(
-            model, strategy, line.kind, counts, accuracy, error, total, verification,
+            model, strategy, line.kind, np.array(ns, dtype=np.int64), accuracy, error, total, verification,
             source="pool" if line.pooled else "run", verifier=line.verifier, oracle=line.oracle, setting=setting,
             generator=line.generator,
         )  # fmt: skip
 
     # -- costs -------------------------------------------------------------------------------------
 
-    def _by_size(self, model: str, spent: dict[str, Floats], samples: Floats) -> dict[str, Floats]:
+    def _by_size(self, model: str, samples: Floats, spent: dict[str, Floats]) -> dict[str, Floats]:
         """2N for every token of a model whose size was given, where the run does not know better.
 
-        Tokens that were counted beat those that are stated, though nobody has counted the prompts.
+        spent: on samples alone, since a verifier is another model. Tokens that were counted beat those that are stated,
+        though nobody has counted the prompts.
         """
         if (size := self.sizes.get(model)) is None:
             return spent

@@ -101,7 +101,8 @@ def _add_costs(
     verifier, flops = curve.verifier, curve.costs.get("flops_2n")
     if curve.source != "pool" or verifier is None or curve.oracle:
         return curve
-    if (np.nan_to_num(curve.verification) > 0).any():
+    # A verifier that ran is in the costs, or makes them unknown.
+    if np.isnan(curve.verification).all() or (np.nan_to_num(curve.verification) > 0).any():
         return curve
     if flops is None or np.isnan(flops).all():
         text = f"scores {verifier} of {curve.model} count as free: 2N·T is unknown; give study.sizes.{curve.model}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
@@ -25,6 +26,7 @@ from metagen.runs.declare import study_schema as studies
 from metagen.runs.directory import RunDirectory
 from metagen.runs.questions.recommend import recommend
 from metagen.runs.questions.splitting import splits
+from metagen.runs.table.tables import floats, read
 from metagen.runs.work import build, runner
 from tests.runs.made import made
 
@@ -308,6 +310,58 @@ def test_counts_seconds_and_money_are_those_that_were_recorded(counted: RunDirec
     assert found.costs["tokens"] <= 1000.0
 
 
+LIVE = """
+name: live
+task: {{kind: jsonl, path: live.jsonl, fields: {{id: id, question: question, answer: gold}}, answer: math}}
+engines: {{reward: {{kind: torch, model: tiny-prm}}, writer: {{kind: torch, model: tiny-critic}}}}
+generators: {{theirs: {{kind: replay, path: live.jsonl, fields: {{texts: outs{fields}}}}}}}
+verifiers: {{prm: {{kind: prm, engine: reward}}, judge: {{kind: judge, engine: writer, critiques: 2}}}}
+strategies:
+  majority: {{kind: majority}}
+  best: {{kind: best_of_n, verifier: prm}}
+  judged: {{kind: weighted, verifier: judge}}
+  soft: {{kind: soft_best_of_n, verifier: prm, beta: 0.2, n: 2}}
+  adaptive: {{kind: adaptive_consistency, n: 2}}
+grid: {{n: [1, 2]}}
+"""
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_size_of_a_model_prices_its_samples_and_not_who_judges_them(counts: bool, tmp_path: Path) -> None:
+    from metagen.runs.declare.study import SizeSpec
+
+    lines = [{"id": f"p{i}", "question": f"{i}+1=?", "gold": str(i + 1), "outs": [str(i + 1), "7"], "len": [5, 9]}
+             for i in range(2)]  # fmt: skip
+    (tmp_path / "live.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (tmp_path / "live.yaml").write_text(
+        LIVE.format(fields=", generated: len" if counts else ""), encoding="utf-8"
+    )
+    directory, size = ran(tmp_path / "live.yaml", tmp_path / "run"), SizeSpec(parameters=1e9, tokens=10.0)
+    result = add_critique_costs(collect.of_run(directory, sizes={"theirs": size}))
+    plain = result.curve("theirs", "majority")
+    written = (7.0 if counts else 10.0) * plain.ns
+    assert plain.cost("generated") == pytest.approx(written)
+    assert plain.cost("flops_2n") == pytest.approx(2e9 * written)
+    for strategy in ("best", "judged"):
+        curve, judged = result.curve("theirs", strategy), {}
+        for cost in ("flops_2n", "generated", "tokens"):
+            names = ("prefilled", "generated") if cost == "tokens" else (cost,)
+            rows = read(directory.table("costs"), ["part", "n", *names]).filter(
+                pc.field("part") == curve.verifier
+            )
+            judged[cost] = np.array([
+                sum(floats(rows.filter(pc.field("n") == n)[name]).mean() for name in names) for n in (1, 2)
+            ])  # fmt: skip
+            assert curve.cost(cost) == pytest.approx(plain.cost(cost) + judged[cost])
+        assert (judged["flops_2n"] > 0).all() and (judged["generated"] > 0).all() == (strategy == "judged")
+    # Of what ran by itself only the sum was kept.
+    assert result.curve("theirs", "adaptive").cost("flops_2n") == pytest.approx(written[1] * 2e9)
+    assert np.isnan(result.curve("theirs", "soft").costs["flops_2n"]).all()
+    said = [note.text for note in result.notes if note.about == "theirs/soft"]
+    assert said == ["verifiers spent a part of its costs: `study.sizes` cannot tell what is unknown of them"]
+    assert not any("count as free" in note.text for note in result.notes)
+
+
 def test_verdicts_decide_in_a_study(counted: RunDirectory) -> None:
     """Two of three or four samples are right, and no rule reads one of them."""
     result = collect.of_run(counted)
@@ -371,7 +425,7 @@ def test_a_price_of_critiques_is_paid_whichever_cost_is_known(known: bool) -> No
             tokens, unknown = curve.costs["generated"], np.full_like(curve.costs["generated"], np.nan)
             flops = 2e5 * tokens if known else unknown
             costs = {"generated": tokens, "tokens": tokens, "flops": unknown, "flops_2n": flops}
-            curves.append(replace(curve, costs=costs, verification=unknown))
+            curves.append(replace(curve, costs=costs, verification=np.zeros_like(tokens)))
     facts = {"splitting": {"critiques": {"4": "prm"}, "aggregate": "weighted"}, "critique_cost": 0.5}
     result = add_critique_costs(replace(base, curves=tuple(curves), facts=facts, budgets={}))
     (split,) = splits(result, {})
