@@ -71,7 +71,7 @@ def best_threshold(steps: Sequence[ArrayLike], truth: ArrayLike) -> float:
 
     steps, truth: as of `first_error`, [steps] of each solution and [solutions]. Choose it on other solutions than those
     that are reported. Raises InputError as `first_error`, and where solutions with and without errors are not both
-    there.
+    there, or no step has a score.
     """
     places = _truth(steps, truth)
     wrong = places != NONE
@@ -88,6 +88,10 @@ def best_threshold(steps: Sequence[ArrayLike], truth: ArrayLike) -> float:
     opens, closes = (np.sort([pair[i] for pair in found if pair[0] < pair[1]]) for i in (0, 1))
     seen = np.unique(np.concatenate([np.asarray(s, dtype=np.float64) for s in steps]))
     seen = seen[np.isfinite(seen)]
+    if not seen.size:
+        raise InputError(
+            "a threshold needs steps with scores, and none has a finite one; score the steps first"
+        )
     cuts = np.concatenate(([seen[0]], (seen[:-1] + seen[1:]) / 2.0, [np.nextafter(seen[-1], np.inf)]))
     hits = np.searchsorted(opens, cuts, side="left") - np.searchsorted(closes, cuts, side="left")
     erroneous = hits / wrong.sum()

@@ -50,3 +50,5 @@ def test_what_does_not_fit_is_refused() -> None:
         first_error(STEPS, [-1, 3, 1, 2, -1])
     with pytest.raises(InputError, match="all are alike"):
         best_threshold([[0.5]], [-1])
+    with pytest.raises(InputError, match="needs steps with scores"):
+        best_threshold([[np.nan], [np.nan]], [-1, 0])

@@ -35,7 +35,8 @@ AUC: how often a right sample scores above a wrong one of the same problem. Regr
 the same n, less the verifier's choice. Predicted: what the scores of right and wrong samples (of one level, where the
 task has levels) promise if a problem's samples erred independently; where less is measured, errors are shared.
 Accepted: a random one of what scores at least the threshold, which is chosen on these data and flatters. Intervals:
-95%, over problems; none for fewer than {few} problems.
+95%, over problems; none for fewer than {few} problems. Best of n goes by scores alone; in a run, samples that were cut,
+or lack an answer that is needed, come behind all others, and equal scores are told apart by the raw ones.
 """
 
 
@@ -146,7 +147,8 @@ def _calibration(report: Report) -> str:
         fit = fit_temperature(report.scores, report.correct, bias=True)
     except InputError as error:
         return f"No calibration: {error}"
-    before, after = (log_loss(s, report.correct) for s in (report.scores, fit(report.scores)))
+    mapped = [fit(row) for row in report.scores]
+    before, after = (log_loss(s, report.correct) for s in (report.scores, mapped))
     numbers = f"temperature: {fit.temperature:.4g}, bias: {fit.bias:.4g}"
     return (
         f"Calibrated on these samples, and meant for other problems (log loss {before:.3f}, then {after:.3f}):\n\n"

@@ -91,6 +91,27 @@ def test_a_map_is_fitted_for_an_experiment_file(run: Path) -> None:
     assert "fitted" in schema.load(file).verifiers
 
 
+def test_pools_of_unequal_size_are_calibrated(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "question": "1?", "gold": "1", "texts": ["1", "2"], "v": [0.9, 0.2]},
+        {"id": "b", "question": "2?", "gold": "2", "texts": ["2", "3", "2"], "v": [0.8, 0.7, 0.6]},
+    ]
+    (tmp_path / "pool.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (tmp_path / "pool.yaml").write_text(
+        "name: pool\n"
+        "task: {kind: jsonl, path: pool.jsonl, fields: {id: id, question: question, answer: gold}, answer: math}\n"
+        "generators: {m: {kind: replay, path: pool.jsonl, fields: {texts: texts, scores.v: v}}}\n"
+        "verifiers: {v: {kind: recorded, score: v}}\n"
+        "strategies: {best: {kind: best_of_n, verifier: v}}\n"
+        "grid: {n: [1, 2, 3]}\n"
+    )
+    root = tmp_path / "run"
+    assert CliRunner().invoke(app, ["run", str(tmp_path / "pool.yaml"), "--out", str(root)]).exit_code == 0
+    result = CliRunner().invoke(app, ["quality", str(root), "--calibrate"])
+    assert result.exit_code == 0, result.output
+    assert "v-calibrated: {kind: calibrated" in (root / "quality.md").read_text("utf-8")
+
+
 class Finished(ArithmeticTask):
     """Notes which solutions were said to be finished."""
 
