@@ -84,10 +84,12 @@ class Curve:
         return f"{name} ({self.frozen})" if self.frozen else name
 
     def cost(self, name: str) -> Floats:
-        """Mean over problems, [points]; NaN where unknown. InputError for a cost that no curve has."""
+        """Mean over the problems that have a point, [points]; NaN where unknown. InputError for a cost it has not."""
         if name not in self.costs:
             raise InputError(f"{self.name} has no cost {name!r}; expected one of {', '.join(self.costs)}")
-        return np.asarray(self.costs[name].mean(axis=1))
+        measured = np.isfinite(self.accuracy)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.where(measured, self.costs[name], 0.0).sum(axis=1) / measured.sum(axis=1))
 
     def noise(self, point: int, over: Bools) -> float:
         """Monte-Carlo standard error of the mean accuracy at a point. over: [problems], those of the mean."""

@@ -12,6 +12,7 @@ import numpy as np
 from metagen.analysis.figures import Line
 from metagen.html import amount
 from metagen.runs.curves.efficiency.measure import Load
+from metagen.runs.curves.frontier import enough
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.note import Note
 from metagen.runs.questions.section import Finding, Plot, Section, Table
@@ -60,7 +61,7 @@ def order(result: StudyResult, accelerator: str) -> Finding:
     source = "Welleck et al. 2024, From decoding to meta-generation, arXiv:2406.16838"
     points = [
         (flops, wait)
-        for curve in result.curves
+        for curve in enough(result)
         if not curve.oracle and "flops" in curve.costs and f"latency:{accelerator}" in curve.costs
         for flops, wait in zip(curve.cost("flops"), curve.cost(f"latency:{accelerator}"), strict=True)
         if isfinite(flops) and isfinite(wait) and flops > 0 and wait > 0
@@ -154,7 +155,7 @@ def _machines(facts: Mapping[str, Any]) -> Table:
 def _spending_table(facts: Mapping[str, Any]) -> Table:
     columns = ("who", "what", "calls", "generated", "read", "cached", "FLOPs", "share", "computed twice")
     parts = list(facts.get("spent", ()))
-    total = sum(p["flops"] or 0 for p in parts)
+    total = None if any(p["flops"] is None for p in parts) else sum(p["flops"] for p in parts)
     rows = [
         (
             p["name"], p["what"], f"{p['calls']:,}", *(_count(p[of]) for of in ("generated", "prefilled", "cached")),

@@ -63,7 +63,8 @@ def test_a_problem_that_failed_is_nan_and_is_said(study_experiment_file: Write, 
     result = collect.of_run(directory)
     small, large = result.curve("small", "majority"), result.curve("large", "majority")
     assert np.isnan(small.accuracy).all(axis=0).tolist() == [i == 2 for i in range(6)]
-    assert np.isnan(small.cost("tokens")).all() and np.isfinite(large.accuracy).all()
+    assert np.isnan(small.costs["tokens"]).all(axis=0).tolist() == [i == 2 for i in range(6)]
+    assert np.isfinite(small.cost("tokens")).all() and np.isfinite(large.accuracy).all()
     assert any(note.about == "small" and "1 of 6 problems failed" in note.text for note in result.notes)
     (votes,) = (v for v in result.votes if v.model == "small")
     assert votes.sizes.tolist() == [8, 8, 0, 8, 8, 8] and (votes.classes[2] == -1).all()

@@ -12,7 +12,7 @@ from metagen.errors import InputError
 from metagen.runs.curves import curve_costs as costs
 from metagen.runs.curves.curve_costs import Accelerator
 from metagen.runs.curves.efficiency.measure import measure
-from metagen.runs.curves.study import StudyResult
+from metagen.runs.curves.study import Curve, StudyResult
 from metagen.runs.directory import RunDirectory
 from metagen.runs.questions.efficiency import order, section, size, time
 from metagen.runs.questions.section import Plot
@@ -122,6 +122,39 @@ def test_the_order_of_costs_is_compared_over_all_pairs() -> None:
     units = [replace(c, costs={name: paid * 1e-12 for name, paid in c.costs.items()}) for c in result.curves]
     assert order(replace(result, curves=tuple(units)), "h200") == found, "whatever they are counted in"
     assert not order(replace(result, curves=result.curves[:0]), "h200").shown
+
+
+def test_a_problem_that_failed_takes_no_configuration_from_the_order_of_costs() -> None:
+    result = made(12, 4)
+
+    def failed(curve: Curve) -> Curve:
+        rows = {name: values.copy() for name, values in {"accuracy": curve.accuracy, **curve.costs}.items()}
+        for values in rows.values():
+            values[:, 0] = np.nan
+        return replace(curve, accuracy=rows.pop("accuracy"), costs=rows)
+
+    whole, without = order(result, "h200"), replace(result, curves=tuple(map(failed, result.curves)))
+    assert order(without, "h200") == whole, "all problems cost the same here"
+    assert without.curves[0].cost("flops") == pytest.approx(result.curves[0].cost("flops"))
+    unknown = replace(without.curves[0], costs={"flops": np.full_like(without.curves[0].accuracy, np.nan)})
+    assert np.isnan(unknown.cost("flops")).all()
+
+
+def test_shares_of_flops_need_those_of_all() -> None:
+    part = {
+        "what": "generation",
+        "calls": 1,
+        "generated": 1,
+        "prefilled": 1,
+        "cached": 0,
+        "wasted": 0,
+        "partly": False,
+    }
+    spent = [{**part, "name": "known", "flops": 3e9}, {**part, "name": "other", "flops": 1e9}]
+    for flops, shares in ((1e9, ["75%", "25%"]), (None, ["–", "–"])):
+        spent[1]["flops"] = flops
+        (table,) = section(with_facts({"spent": spent})).tables
+        assert [row[table.columns.index("share")] for row in table.rows] == shares
 
 
 @pytest.mark.parametrize(
