@@ -128,7 +128,7 @@ def curves(
         )
     places = tuple(_places(result, shared) for result in (a, b))
     rows: dict[str, tuple[Floats, Floats]] = {}
-    found: dict[str, tuple[str, float, float]] = {}
+    found: dict[str, tuple[str, str, float, float]] = {}
     sides = (("A", a), ("B", b))
     notes = [
         replace(note, about=f"{side}, {note.about}") for side, result in sides for note in note_thin(result)
@@ -155,19 +155,23 @@ def curves(
             # Beyond the last point of one nothing changes: one test, counted once.
             same = (cost, both[0].spends)
             if same != last:
-                test = f"{name} at {words.with_unit(both[0].spends, cost)}"
+                test = str(len(rows))  # costs that differ may be the same in words
                 rows[test] = (both[0].accuracy[at[0]], both[1].accuracy[at[1]])
-                found[test] = (cost, budget, both[0].spends)
+                found[test] = (name, cost, budget, both[0].spends)
             last = same
         for (_, why), at_costs in outside.items():
             notes.append(Note(name, f"{', '.join(at_costs)} {'is' if len(at_costs) == 1 else 'are'} {why}"))
     found_of = contrasts(rows, fewest=FEW) if rows else []
-    tests = {c.name: c for c in found_of}
-    few = [name for name, c in tests.items() if c.difference.problems < FEW]
+    few = [c for c in found_of if c.difference.problems < FEW]
     if few:
         text = f"{len(few)} comparisons have fewer than {FEW} problems: no interval, no test"
         notes.append(Note("curves", text))
-    return [AtBudget(*found[name], tests[name]) for name in rows], notes
+    every = []
+    for c in found_of:
+        name, cost, budget, spends = found[c.name]
+        told = replace(c, name=f"{name} at {words.with_unit(spends, cost)}")
+        every.append(AtBudget(cost, budget, spends, told))
+    return every, notes
 
 
 def _places(result: StudyResult, ids: abc.Sequence[str]) -> Ints:

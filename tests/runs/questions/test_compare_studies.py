@@ -144,6 +144,14 @@ def test_budgets_beyond_both_curves_are_one_test() -> None:
     assert found[0].spends < 1e12
 
 
+def test_costs_that_are_alike_in_words_are_two_tests() -> None:
+    near = replace(MADE, budgets={"flops": (1e8, 1.001e8)})
+    found, _ = curves(near, near, [("small/majority", "small/majority")])
+    assert [one.spends for one in found] == pytest.approx([1e8, 1.001e8])
+    assert {one.contrast.name for one in found} == {"small/majority at 100M FLOPs"}
+    assert {one.contrast.tests for one in found} == {2}
+
+
 def test_nothing_is_compared_with_what_spends_less() -> None:
     small, large = (MADE.curve(m, "majority") for m in ("small", "large"))
     rich = replace(MADE, budgets={"flops": (1e8, 1e12)})
