@@ -137,15 +137,11 @@ def remedy(cost: str) -> str:
 
 def _scores(result: StudyResult) -> Iterator[Note]:
     """Samples that a verifier has not scored, for each strategy that goes by it."""
-    pools = {votes.model: votes for votes in result.votes if votes.role == "test"}
+    pools = {(votes.model, votes.generator): votes for votes in result.votes if votes.role == "test"}
     for curve in result.curves:
-        if (
-            curve.source != "pool"
-            or curve.model not in pools
-            or curve.verifier not in pools[curve.model].scores
-        ):
+        votes = pools.get((curve.model, curve.generator))
+        if curve.source != "pool" or votes is None or curve.verifier not in votes.scores:
             continue
-        votes = pools[curve.model]
         there = _there(votes)
         missing = int((np.isnan(votes.scores[curve.verifier or ""]) & there).sum())
         if missing:

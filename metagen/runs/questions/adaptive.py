@@ -166,14 +166,13 @@ def adaptive_pays(result: StudyResult) -> Question:
             )
         main = tested.get(chosen)
         first = chosen if chosen in parts else next(reversed(parts))
-        shown = any(c.shown and c.difference.estimate > 0.0 for c in tested.values())
         return Finding(
             asked,
             f"{parts[first]}.",
             unit="points",
             claim=claim,
             source=source,
-            shown=shown,
+            shown=any(c.shown for c in tested.values()),
             details=tuple(f"{text}." for name, text in parts.items() if name != first),
             **numbers(main),
         )

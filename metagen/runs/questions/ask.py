@@ -60,6 +60,8 @@ from metagen.runs.words import (
 )
 from metagen.runs.work.progress import Phase
 
+#: Costs of a sample that tell which model is larger.
+SIZED = ("flops", "flops_2n")
 #: By name: two curves, and both at the same cost.
 Rows = dict[str, tuple[Curve, Curve, AtCost, AtCost]]
 
@@ -137,12 +139,16 @@ def small_many_or_large_few(result: StudyResult) -> Question:
     claim = "smaller models with more samples are the better use of small budgets"
     source = "Wu et al. 2024, Inference Scaling Laws; Snell et al. 2024"
     cost = main_cost(result)
+    sizes = {model.name: model.size for model in result.models}
     pairs, said, ends = {}, {}, {}
     apart: list[str] = []
     for kind in registry.saying("votes"):
         ordered = _by_size(result, cost, kind) if cost else []
         if cost is None or len(ordered) < 2:
             continue
+        if cost not in SIZED and not all(sizes[c.model] for c in ordered):
+            why = "the models' sizes are unknown, and no FLOPs tell them: give study.sizes"
+            return leave_open(SIZES, why, claim=claim, source=source)
         large = ordered[-1]
         for small in ordered[:-1]:
             over = shared_problems([small, large])
@@ -289,7 +295,7 @@ def _apart(a: Curve, b: Curve, cost: str, over: Bools) -> str:
 
 
 def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
-    """The first curve of this kind of every model, smallest model first: by its size, or by the cost of one sample."""
+    """The first curve of this kind of every model, smallest model first: by its size, or by its least mean cost."""
     sizes = {model.name: model.size for model in result.models}
     curves: dict[str, Curve] = {}
     for curve in curves_with_cost(result, cost):
@@ -298,7 +304,7 @@ def _by_size(result: StudyResult, cost: str, kind: str) -> list[Curve]:
     every = list(curves.values())
     if all(sizes.get(c.model) for c in every):
         return sorted(every, key=lambda c: sizes[c.model] or nan)
-    return sorted(every, key=lambda c: float(np.nanmin(c.costs[cost])))
+    return sorted(every, key=lambda c: float(ladder(c, cost, shared_problems([c]))[1][0]))
 
 
 def _optimal(result: StudyResult, cost: str, kind: str, ordered: list[Curve]) -> str:

@@ -109,6 +109,20 @@ def test_missing_scores(tmp_path: Path) -> None:
     assert result.curve("m", "best").accuracy[1].tolist() == [1.0, 0.0]
 
 
+def test_missing_scores_are_counted_in_the_pool_of_their_own_settings() -> None:
+    first, *others = MADE.votes
+    scores = first.scores["prm"].copy()
+    scores[0, :5] = np.nan
+    bare, cool = replace(first, scores={"prm": scores}), replace(first, generator="small.cool")
+    curves = tuple(
+        replace(c, generator="small.cool") if c.name == "small/weighted" else c for c in MADE.curves
+    )
+    for votes in ((bare, cool), (cool, bare)):
+        notes = checks.notes(replace(MADE, curves=curves, votes=(*votes, *others)))
+        assert "5 of 1,920 samples have no score of prm" in texts(notes, "small/best")
+        assert not texts(notes, "small/weighted")
+
+
 def test_no_scores_at_all(tmp_path: Path) -> None:
     from metagen.runs.curves import collect
 

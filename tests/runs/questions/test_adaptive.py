@@ -48,6 +48,13 @@ def test_the_first_contrast_is_that_of_what_ran() -> None:
     assert found.sentence.startswith("small/adaptive@32 spends 80M FLOPs on average")
 
 
+def test_harm_that_is_shown_is_an_answer() -> None:
+    vote = RESULT.curve("small", "majority")
+    result = replace(with_adaptive(np.maximum(vote.accuracy[3] - 0.2, 0.0), 8e7), votes=())
+    found = answer(adaptive.adaptive_pays(result))
+    assert found.shown and found.high < 0.0 and "−" in found.sentence
+
+
 def test_what_costs_more_than_any_vote_measured_is_not_compared() -> None:
     dear = with_adaptive(np.ones(60), 5e8)  # 32 votes cost 3.2e8
     assert adaptive.ran(dear) == []

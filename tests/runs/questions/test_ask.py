@@ -113,6 +113,22 @@ def test_one_model_answers_no_question_of_sizes() -> None:
     assert not found.shown and "no two models" in found.sentence and found.claim
 
 
+def test_models_of_unknown_size_are_ordered_by_what_a_sample_takes_and_not_by_its_length() -> None:
+    small = curve("small", "majority", [4, 8, 16], [0.2, 0.3, 0.8])
+    large = curve("large", "majority", [10, 20, 40], [0.3, 0.5, 0.9])
+    large.costs["flops"][0, 0] = 1.0  # a short problem is no small model
+    unknown = replace(study(small, large), models=tuple(replace(m, size=None) for m in RESULT.models))
+    found = answer(questions.small_many_or_large_few(unknown))
+    assert "large/majority with n = 1 " in found.sentence
+    tokens = replace(
+        unknown, curves=tuple(replace(c, costs={"tokens": c.costs["flops"]}) for c in unknown.curves)
+    )
+    found = answer(questions.small_many_or_large_few(tokens))
+    assert not found.shown and "give study.sizes" in found.sentence and found.claim
+    sized = answer(questions.small_many_or_large_few(replace(tokens, models=RESULT.models)))
+    assert "large/majority with n = 1 " in sized.sentence
+
+
 def test_rebase_is_compared_at_its_own_costs_with_every_vote() -> None:
     vote = curve("small", "majority", [1, 2, 4, 8, 16], [0.2, 0.2, 0.25, 0.25, 0.25])
     tree = curve("small", "rebase", [3, 12], [0.8, 0.9])
