@@ -64,8 +64,24 @@ class Attempt:
         self._close("answered")
 
 
-#: The attempts of the execution that is under way here; for engines, whose threads inherit it with what they are asked.
-CURRENT: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+class Keeper(Protocol):
+    """Who keeps the account of an execution, as engines that read know it: `Attempts`, or what stands for these in
+    another process.
+    """
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where both of these are awaited."""
+
+    async def reading(self) -> Attempt:
+        """As `Attempts.reading`."""
+
+    async def again(self, share: float) -> None:
+        """As `Attempts.again`."""
+
+
+#: Of the execution that is under way here; for engines, whose threads inherit it with what they are asked.
+CURRENT: ContextVar[Keeper | None] = ContextVar("attempts", default=None)
 #: Where nobody keeps an account of attempts.
 UNTOLD = Attempt(lambda state: None)
 
@@ -125,7 +141,7 @@ class Attempts:
         self._first: tuple[int, ...] = ()
         self._apart = self._free = self._over = False
         self._clock = 0.0
-        self._current: Token[Attempts | None] | None = None
+        self._current: Token[Keeper | None] | None = None
         self._writes: tuple[Awaitable[None], ...] = ()
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from metagen.attempts import UNTOLD, Attempt, State
+from metagen.attempts import CURRENT, UNTOLD, Attempt, Keeper, State, elsewhere
 from metagen.errors import BudgetExhausted, InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats, Generated, GenerateRequest
 from metagen.generators.ray.messages import (
@@ -64,7 +64,8 @@ class Link:
         self.stats = EngineStats()
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._asked: dict[int, Request] = {}
+        #: Requests, each with the account of the execution that it belongs to.
+        self._asked: dict[int, tuple[Request, Keeper | None]] = {}
         self._outbox: list[Call] = []
         self._dropped: list[int] = []
         #: Attempts of engines in the replica, by the number of their call and their name; leaves that are on their way;
@@ -110,7 +111,7 @@ class Link:
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if not self._waiting:
             self._moved = time.monotonic()
-        self._waiting[number], self._asked[number] = reply, request
+        self._waiting[number], self._asked[number] = reply, (request, CURRENT.get())
         self._idle.clear()
         load = len(request.seeds) if isinstance(request, GenerateRequest) else len(request)
         call = Call(number, packed, load)
@@ -226,28 +227,34 @@ class Link:
             self._check_moves()
 
     def _hear(self, event: Ended | Begun) -> None:
-        request = self._asked.get(event.number)
-        if not isinstance(request, GenerateRequest):
+        request, keeper = self._asked.get(event.number, (None, None))
+        if request is None:
             return
         if isinstance(event, Ended):
-            request.note(event.sample, event.made, event.tokens, share=event.share)
+            if isinstance(request, GenerateRequest):
+                request.note(event.sample, event.made, event.tokens, share=event.share)
             return
         ours = self._attempts.setdefault(event.number, {})
         if event.state is None:
-            ours[event.name] = asyncio.create_task(self._let(event, request))
+            ours[event.name] = asyncio.create_task(self._let(event, request, keeper))
         elif (begun := ours.get(event.name)) is not None and not begun.done():
             begun.add_done_callback(lambda done: _close(done.result(), event.state))
         elif begun is not None:
             _close(begun.result(), event.state)
 
-    async def _let(self, event: Begun, request: GenerateRequest) -> Attempt:
+    async def _let(self, event: Begun, request: Request, keeper: Keeper | None) -> Attempt:
         """Tell the replica whether an attempt may begin."""
-        refusal = None
+        refusal, attempt = None, UNTOLD
         try:
-            attempt = await request.attempt(event.samples)
+            if isinstance(request, GenerateRequest):
+                attempt = await request.attempt(event.samples)
+            elif keeper is not None and event.share is None:
+                attempt = await elsewhere(keeper.reading(), keeper.loop)
+            elif keeper is not None and event.share is not None:
+                await elsewhere(keeper.again(event.share), keeper.loop)
         except MetagenError as error:  # a limit's, or the journal's: the caller gets it as it is
             self._refused[event.number] = error
-            refusal, attempt = ("attempts", 0.0, 0.0, 0.0, ""), UNTOLD
+            refusal = ("attempts", 0.0, 0.0, 0.0, "")
             if isinstance(error, BudgetExhausted):
                 refusal = error.dimension, error.limit, error.needed, error.left, error.owner
         self._leaves.append(Leave(event.name, refusal))

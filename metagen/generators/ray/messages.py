@@ -91,15 +91,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An attempt of an engine's own, at samples of a call. number: the call's; name: its own in the replica.
+    """An attempt of an engine's own, at samples of a call or at its reading. number: the call's; name: its own in the
+    replica.
 
-    state: None where it asks for leave to begin, else what became of it.
+    state: None where it asks for leave to begin, else what became of it. share: of a reading, what is read again of it;
+    None for the whole of it.
     """
 
     number: int
     name: int
     samples: tuple[int, ...] = ()
     state: State | None = None
+    share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

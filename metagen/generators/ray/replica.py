@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import abc, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
-from metagen.attempts import Attempt, elsewhere
+from metagen.attempts import CURRENT, Attempt, State, elsewhere
 from metagen.border import watch
 from metagen.errors import BudgetExhausted, EngineError, InputError
 from metagen.generators.engine import Engine, EngineStats, GenerateRequest, Sample, Share
@@ -127,6 +128,7 @@ class Replica:
                 ended, shares, told = request.ended, request.shares, request.told
                 answer: Answer = await engine.generate(request)
             else:
+                CURRENT.set(_Reading(partial(self._ask_leave, call.number, client)))
                 answer = await engine.evaluate(request)
         except asyncio.CancelledError as error:
             # An engine that cancels by itself has failed.
@@ -148,28 +150,47 @@ class Replica:
         """The request, of whose samples and attempts its client is told."""
         loop = asyncio.get_running_loop()
 
-        def tell(event: Ended | Begun) -> None:
-            client.events.append(event)
+        def heard(i: int, sample: Sample, tokens: int | None) -> None:
+            client.events.append(Ended(number, i, sample, tokens, request.shares.get(i)))
             loop.call_soon_threadsafe(client.news.set)
 
-        def heard(i: int, sample: Sample, tokens: int | None) -> None:
-            tell(Ended(number, i, sample, tokens, request.shares.get(i)))
-
-        async def leave(samples: tuple[int, ...]) -> Attempt:
-            name = next(self._names)
-            self._leaves[name] = waiting = loop.create_future()
-            tell(Begun(number, name, samples))
-            try:
-                await waiting
-            except asyncio.CancelledError:
-                tell(Begun(number, name, state="free"))
-                raise
-            return Attempt(lambda state: tell(Begun(number, name, state=state)))
-
         async def begin(samples: abc.Sequence[int]) -> Attempt:
-            return await elsewhere(leave(tuple(samples)), loop)
+            return await elsewhere(self._ask_leave(number, client, tuple(samples)), loop)
 
         return replace(request, heard=heard, begin=begin)
+
+    async def _ask_leave(
+        self, number: int, client: _Client, samples: tuple[int, ...] = (), share: float | None = None
+    ) -> Attempt:
+        """An attempt of a call, once its client lets it begin. In this actor's loop."""
+        loop = asyncio.get_running_loop()
+
+        def tell(state: State | None) -> None:
+            client.events.append(Begun(number, name, samples, state, share))
+            loop.call_soon_threadsafe(client.news.set)
+
+        name = next(self._names)
+        self._leaves[name] = waiting = loop.create_future()
+        tell(None)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            tell("free")
+            raise
+        return Attempt(tell)
+
+
+class _Reading:
+    """Stands for the attempts of the reading that a client asked for. ask: its leave, with what is read again."""
+
+    def __init__(self, ask: Callable[..., Awaitable[Attempt]]) -> None:
+        self.loop, self._ask = asyncio.get_running_loop(), ask
+
+    async def reading(self) -> Attempt:
+        return await self._ask()
+
+    async def again(self, share: float) -> None:
+        await self._ask(share=share)
 
 
 def _read(call: Call) -> Request:
