@@ -316,10 +316,7 @@ class SQLiteJournal:
 
     def _keep_to(self, seed: int, remedy: str) -> None:
         if self._seed is None:
-            if self._writer is not None:
-                with self._writing, self._errors("write"), self._writer:
-                    self._writer.execute("INSERT OR IGNORE INTO facts VALUES ('seed', ?)", (str(seed),))
-            self._seed = seed
+            self._seed = seed if self._writer is None else int(self.keep("seed", str(seed)))
         if self._seed != seed:
             said = remedy.format(seed, self._seed)
             raise JournalMismatch(f"{str(self.path)!r} was written with seed {self._seed}, {said}")
@@ -451,6 +448,14 @@ class SQLiteJournal:
                             "start a new run directory for changed data"
                         )
                 self._writer.executemany("INSERT OR IGNORE INTO problems VALUES (?, ?)", part.items())
+
+    def keep(self, name: str, value: str) -> str:
+        """A fact that never changes: the value that it was first given, which is this one if it has none yet."""
+        assert self._writer is not None
+        with self._writing, self._errors("write"), self._writer:
+            self._writer.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+            query = "SELECT value FROM facts WHERE name = ?"
+            return str(self._writer.execute(query, (name,)).fetchone()[0])
 
     def close(self) -> None:
         """Flush and let go of the file. May be called twice."""

@@ -192,7 +192,7 @@ def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_pat
 
 def _recorded(run: Path) -> bool:
     """Whether a driver has recorded something."""
-    return any(keys(path) for path in run.glob("shards/*/journal.sqlite"))
+    return any(keys(path) for path in run.glob("shards/*/*/journal.sqlite"))
 
 
 def _spent(run: Path) -> int:
@@ -240,7 +240,7 @@ def test_an_interrupted_run_has_what_its_drivers_had_recorded(
     )
 
     def recorded() -> set[bytes]:
-        return {key for path in run.glob("shards/*/journal.sqlite") for key in keys(path)}
+        return {key for path in run.glob("shards/*/*/journal.sqlite") for key in keys(path)}
 
     until(lambda: head.poll() is not None or len(recorded()) >= 8, 300)
     assert head.poll() is None, "it waits at the gate"

@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import uuid
 from collections.abc import Awaitable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ from metagen.runs.work.shards.part import Part
 from metagen.runs.work.solve import bind, open_journal
 from metagen.runs.work.survey import data
 from metagen.runs.work.together import together
+from metagen.sequence import digest
 from metagen.strategies.base import wait
 
 _LOG = logger(__name__)
@@ -104,14 +106,15 @@ class Head:
         self._ended: dict[Part, State] = {}
         self._tables: dict[Part, dict[str, Path]] = {}
         self._last: dict[Part, News] = {}
-        #: Which parts have told what their disks hold.
-        self._heard = {part: asyncio.Event() for part in self.parts}
         #: What was made by drivers that were lost.
         self._before = dict.fromkeys(self.parts, 0)
         self._lost = 0
         self.pools: Mapping[str, RayPool] = {}
         self._clients = {part: _Client(str(part)) for part in self.parts}
         self._data = data(setup.task)
+        # Where problems are dealt otherwise, a part of the same name is another one.
+        dealt = digest(*(problem.id for problem in setup.task.problems())).hex()
+        self._root = directory.shards / f"{_name_of(journal)}-{dealt}"
         shards = self.experiment.executor.shards
         assert shards is not None
         self._place = Placement(num_cpus=shards.num_cpus, resources=shards.resources)
@@ -147,7 +150,8 @@ class Head:
     async def all(self, ray: Any, pools: Mapping[str, RayPool], drivers: Mapping[Part, Any]) -> None:
         """All parts side by side; the tables appear when all have ended."""
         self.pools = pools
-        await gather(self.directory, self.journal, self.experiment.seed, {str(part) for part in self.parts})
+        ours = {self._root / str(part) for part in self.parts}
+        await gather(self.directory, self.journal, self.experiment.seed, ours)
         try:
             await together(self._part(ray, part, drivers[part]) for part in self.parts)
             join_tables(self.directory.root, [self._tables[part] for part in self.parts])
@@ -198,7 +202,7 @@ class Head:
 
     def _driver(self, ray: Any, part: Part) -> Any:
         actor = ray.remote(Driver).options(**self._place.options(None))
-        return actor.remote(self.experiment, str(self.directory.shards.resolve()), part, self._data)
+        return actor.remote(self.experiment, str(self._root.resolve()), part, self._data)
 
     async def _drive(self, driver: Any, part: Part) -> None:
         late = asyncio.get_running_loop().call_later(LATE, self._warn_of_wait, part)
@@ -207,10 +211,6 @@ class Head:
         finally:
             late.cancel()
         mark = await self._follow(driver, part, 0, replace=False)
-        # Where problems were dealt otherwise before, another part has what this one needs.
-        self._heard[part].set()
-        for heard in self._heard.values():
-            await heard.wait()
         await self._feed(driver, part, there)
         ended = asyncio.ensure_future(driver.run.remote())
         try:
@@ -247,6 +247,8 @@ class Head:
             await self.journal.copy(news.records, replace=replace)
             mark = news.mark
             if news.makers is not None:
+                if not self._last:
+                    self.meter.begin(0, self.problems)
                 if part not in self._last:
                     self.note(news.makers)
                 self._last[part] = dataclasses.replace(news, records=[])
@@ -257,8 +259,6 @@ class Head:
     def _count(self) -> None:
         """The sums over the parts; a driver that takes another's place counts from the beginning."""
         meter, seen = self.meter, self._last.values()
-        if not meter.total:
-            meter.begin(0, self.problems)
         meter.total = sum(news.total for news in seen)
         done = sum(news.done for news in seen)
         fresh = sum(news.fresh for news in seen) + sum(self._before.values())
@@ -287,11 +287,11 @@ class Head:
 
 
 async def gather(
-    directory: RunDirectory, journal: SQLiteJournal, seed: int, but: Container[str] = ()
+    directory: RunDirectory, journal: SQLiteJournal, seed: int, but: Container[Path] = ()
 ) -> None:
     """Copy what lies here of parts of earlier calls into the run's journal, and remove it. but: parts that go on."""
-    for path in sorted(directory.shards.glob("*/journal.sqlite")):
-        if path.parent.name in but:
+    for path in sorted(directory.shards.glob(f"{_name_of(journal)}-*/*/journal.sqlite")):
+        if path.parent in but:
             continue
         with await wait_for_journal(RunDirectory(path.parent), seed) as other:
             mark, records = other.since(0, RECORDS)
@@ -299,6 +299,11 @@ async def gather(
                 await journal.copy(records, replace=False)
                 mark, records = other.since(mark, RECORDS)
         shutil.rmtree(path.parent)
+
+
+def _name_of(journal: SQLiteJournal) -> str:
+    """The run's own name: other machines may have records of one that was deleted here."""
+    return journal.keep("shards", uuid.uuid4().hex)
 
 
 def _end(ray: Any, driver: Any) -> None:

@@ -113,10 +113,19 @@ class Fails(Opened):
         raise self.error
 
 
-def head(directory: RunDirectory, journal: SQLiteJournal, file: Path, shards_of: str = "1") -> Any:
-    file.write_text(FILE + f"executor: {{kind: ray, shards: {shards_of}}}\n")
+def head(
+    directory: RunDirectory,
+    journal: SQLiteJournal,
+    file: Path,
+    shards_of: str = "1",
+    *,
+    problems: int = 1,
+    meter: Meter | None = None,
+) -> Any:
+    text = FILE.replace("per_level: 1", f"per_level: {problems}")
+    file.write_text(text + f"executor: {{kind: ray, shards: {shards_of}}}\n")
     with build.open_setup(schema.load(file)) as setup:
-        return shards.Head(setup, directory, journal, Meter())
+        return shards.Head(setup, directory, journal, meter or Meter())
 
 
 def test_what_is_recorded_last_is_copied_before_the_driver_forgets_it(
@@ -144,10 +153,13 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(exceptions=exceptions, kill=lambda driver: None)
 
 
-def drive(ray: Any, tmp_path: Path, first: Late, *others: Late) -> Any:
+def drive(ray: Any, tmp_path: Path, first: Late, *others: Late, meter: Meter | None = None) -> Any:
     """A head whose only part is given these drivers, one after the other, to its end."""
     with SQLiteJournal(tmp_path / "journal.sqlite", seed=0) as journal:
-        one, following = head(RunDirectory(tmp_path), journal, tmp_path / "one.yaml"), iter(others)
+        one, following = (
+            head(RunDirectory(tmp_path), journal, tmp_path / "one.yaml", meter=meter),
+            iter(others),
+        )
         one._driver = lambda ray, part: next(following)
         try:
             asyncio.run(one._part(ray, one.parts[0], first))
@@ -179,6 +191,60 @@ def test_what_lost_drivers_made_is_counted_once(ray: Any, tmp_path: Path) -> Non
     assert one._lost == 2 and one.meter.fresh == 6
 
 
+def test_a_run_counts_its_own_seconds_with_a_meter_that_has_counted_another(ray: Any, tmp_path: Path) -> None:
+    """As the roles of a study do, one after the other."""
+    seconds = 0.0
+    meter = Meter(lambda: seconds)
+    meter.begin(5, 1)
+    seconds = 100.0
+    one = drive(ray, tmp_path, Opened(tmp_path / "a.sqlite", []), meter=meter)
+    assert one.delivered == 3 and one.state("complete").seconds == 0.0
+
+
+def test_a_driver_that_finds_room_when_another_has_ended_is_waited_for_by_nobody(
+    ray: Any, tmp_path: Path
+) -> None:
+    room = asyncio.Event()
+
+    class First(Late):
+        async def _discard(self) -> None:
+            room.set()
+
+    class Second(Late):
+        async def _counts(self) -> dict[str, int]:
+            await room.wait()
+            return {}
+
+    with SQLiteJournal(tmp_path / "journal.sqlite", seed=0) as journal:
+        one = head(RunDirectory(tmp_path), journal, tmp_path / "one.yaml", "2", problems=2)
+        drivers = First(tmp_path / "a.sqlite", []), Second(tmp_path / "b.sqlite", [])
+
+        async def main() -> None:
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(one._drive(*of) for of in zip(drivers, one.parts, strict=True)))
+
+        asyncio.run(main())
+        for driver in drivers:
+            driver.journal.close()
+    assert one.delivered == 6
+
+
+def test_drivers_go_on_with_a_part_of_this_run_and_of_no_other(tmp_path: Path) -> None:
+    """Other machines keep what drivers recorded, also when the run is deleted here, or deals its problems otherwise."""
+    actor = SimpleNamespace(options=lambda **given: SimpleNamespace(remote=lambda *given: given[1]))
+    ray = SimpleNamespace(remote=lambda kind: actor)
+
+    def root(**how: Any) -> str:
+        with SQLiteJournal(tmp_path / "journal.sqlite", seed=0) as journal:
+            one = head(RunDirectory(tmp_path), journal, tmp_path / "one.yaml", **how)
+            return str(one._driver(ray, one.parts[0]))
+
+    first = root()
+    assert root(shards_of="2") == first != root(problems=2)
+    (tmp_path / "journal.sqlite").unlink()
+    assert root() != first
+
+
 def test_a_driver_that_waits_for_room_is_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -206,8 +272,8 @@ def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_
     with build.open_setup(schema.load(file)) as setup:
         assert runner.run(setup, directory).recorded == 4
         # As if the head had been killed before it heard of two of the four.
-        left = directory.shards / "1-of-2" / "journal.sqlite"
-        (directory.shards / "2-of-2").mkdir(
+        left = parts_of(directory) / "1-of-2" / "journal.sqlite"
+        (left.parents[1] / "2-of-2").mkdir(
             parents=True
         )  # of a driver that was lost before it recorded anything
         with SQLiteJournal(directory.journal) as whole, SQLiteJournal(left, seed=0) as other:
@@ -219,6 +285,12 @@ def test_a_run_without_shards_takes_what_drivers_left_and_keeps_what_it_has(tmp_
             whole._writer.commit()
         assert runner.run(setup, directory).recorded == 0
     assert not directory.shards.exists()
+
+
+def parts_of(directory: RunDirectory) -> Path:
+    """Where drivers of a run have kept its parts."""
+    with SQLiteJournal(directory.journal, seed=0) as journal:
+        return directory.shards / f"{journal.keep('shards', 'its-name')}-as-it-was-dealt"
 
 
 def test_older_records_do_not_replace_newer_ones(tmp_path: Path) -> None:
@@ -239,7 +311,7 @@ def test_an_attempt_that_has_ended_replaces_one_that_is_open_here(tmp_path: Path
     states: list[tuple[Ending, Ending]] = [("open", "free"), ("open", "answered"), ("answered", "open")]
     attempts = [replace(row(i), status=here, limit=ATTEMPT) for i, (here, _) in enumerate(states)]
     ends = [replace(row(i), status=there, limit=ATTEMPT) for i, (_, there) in enumerate(states)]
-    left = directory.shards / "1-of-2" / "journal.sqlite"
+    left = parts_of(directory) / "1-of-2" / "journal.sqlite"
     left.parent.mkdir(parents=True)
     with SQLiteJournal(directory.journal, seed=0) as journal:
         with SQLiteJournal(left, seed=0) as other:
