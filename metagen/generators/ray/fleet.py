@@ -13,7 +13,7 @@ from metagen.errors import InputError, MetagenError
 from metagen.generators.engine import Engine, EngineStats
 from metagen.generators.ray.cluster import find_dead_part, list_free
 from metagen.generators.ray.crew import Crew, Policy, last_few
-from metagen.generators.ray.link import Link, NotOpened, reason
+from metagen.generators.ray.link import Link, NoCluster, NotOpened, reason
 from metagen.generators.ray.messages import Facts, Fault, Report, Roster
 from metagen.generators.ray.placement import Placement
 from metagen.generators.ray.replica import Replica
@@ -163,13 +163,16 @@ class Fleet(Crew):
                 except Exception as error:  # noqa: BLE001 - told to who asks, and another replica may do better
                     self.deaths.append(f"{name} {reason(error)}")
                     _LOG.warning("replica lost", extra={"replica": name, "reason": reason(error)})
-                    never = slot.extra and not slot.settled.done()
-                    if never or isinstance(error, NotOpened) or slot.leaving.is_set() or self._closed:
+                    late = isinstance(error, NotOpened)
+                    never = (slot.extra or late) and not slot.settled.done()
+                    if never or isinstance(error, NoCluster) or slot.leaving.is_set() or self._closed:
                         return None
                     if self.waste.replaced >= self._policy.replacements:
                         self._given_up += 1
                         return None
                 self.waste.replaced += 1
+                if late:
+                    await asyncio.sleep(PAUSE)
         finally:
             self._slots.discard(slot)
             if not slot.settled.done():
@@ -213,7 +216,7 @@ class Fleet(Crew):
             facts = await self._wait_until_open(link)
         except NotOpened as late:
             free = list_free(self._ray)
-            raise NotOpened(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
+            raise type(late)(f"{late}; it needs {self._placement}, and the cluster has {free} left") from None
         if isinstance(facts, Fault):
             if self.facts is None:
                 self._refusal = facts.error()
@@ -227,7 +230,7 @@ class Fleet(Crew):
             )
 
     async def _wait_until_open(self, link: Link) -> Facts | Fault:
-        """Raises NotOpened as soon as nothing can open any more, which Ray itself does not tell."""
+        """Raises NoCluster as soon as nothing can open any more, which Ray itself does not tell."""
         opening = asyncio.create_task(link.open(self._make, self._options, self._policy.opening))
         try:
             while not opening.done():
@@ -241,7 +244,7 @@ class Fleet(Crew):
                     and (gone := look.result())
                     and not opening.done()
                 ):
-                    raise NotOpened(f"cannot open: {gone}")
+                    raise NoCluster(f"cannot open: {gone}")
                 await asyncio.wait({opening}, timeout=LOOK)
             return opening.result()
         finally:

@@ -40,6 +40,10 @@ class NotOpened(Lost):
     """A replica is given up before it was there."""
 
 
+class NoCluster(NotOpened):
+    """No other one can be there either."""
+
+
 class Link:
     """Sends calls to one replica and hands out its replies. Lives in one event loop.
 
@@ -314,5 +318,8 @@ def reason(error: BaseException) -> str:
     """Why a replica is lost: in its own words, or in the first ones of whose error it is."""
     if isinstance(error, Lost):
         return str(error)
+    cause = getattr(error, "cause", None)  # of an error of Ray, which begins with where it was raised
+    if isinstance(cause, Exception) and cause is not error:
+        return reason(cause)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__

@@ -237,11 +237,8 @@ def open_setup(
     """
     task = _task(experiment)
     sharded = experiment.executor.shards is not None
-    if sharded and experiment.cache is not None and experiment.executor.elsewhere:
-        raise InputError(
-            f"cache and executor.shards on the cluster {experiment.executor.cluster!r}: drivers on other machines "
-            "cannot share a file of SQLite; leave out one of them"
-        )
+    if sharded and experiment.executor.elsewhere:
+        refuse_cache(experiment)
     here = offline.with_stand_ins(experiment, fingerprints=False) if sharded else experiment
     cells = configurations(experiment)
     found, asked = survey(task), Asked(task)
@@ -268,6 +265,15 @@ def open_setup(
             with about("strategies", cell.strategy):
                 setup.strategy(cell)
         yield setup
+
+
+def refuse_cache(experiment: Experiment) -> None:
+    """Where drivers may be on other machines: InputError for a cache."""
+    if experiment.cache is not None:
+        raise InputError(
+            f"cache and executor.shards on the cluster {experiment.executor.cluster!r}: drivers on other machines "
+            "cannot share a file of SQLite; leave out one of them"
+        )
 
 
 @contextmanager

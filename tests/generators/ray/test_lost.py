@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from metagen.generators.ray.link import Link, Lost
+from metagen.generators.ray.link import Link, Lost, reason
 
 exceptions = pytest.importorskip("ray.exceptions", reason="a pool needs Ray, which the extra ray brings")
+
+
+def test_an_error_within_a_replica_is_told_by_its_cause_and_not_by_where_ray_met_it() -> None:
+    cause = exceptions.RaySystemError("No module named 'mine'")
+    error = exceptions.RayTaskError("Replica.open()", "its traceback", cause, "replica", 1, "127.0.0.1")
+    for one in (error, error.as_instanceof_cause()):
+        assert reason(one) == "RaySystemError: System error: No module named 'mine'"
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,14 @@ def test_a_file_says_it() -> None:
 
 
 class Paper(Fleet):
-    """Replicas that are names. opens: until it is set, none opens. dies: whether one that opens dies instead."""
+    """Replicas that are names. opens: until it is set, none opens. dies: whether one that opens dies instead.
+    closed: why the next ones do not open.
+    """
 
     def __init__(self, scaling: Scaling, replacements: int = 8) -> None:
         policy = Policy(replacements=replacements)
         super().__init__(None, object, {}, Placement(), policy, Router(), scaling)  # type: ignore[arg-type]
-        self.opens, self.dies = asyncio.Event(), False
+        self.opens, self.dies, self.closed = asyncio.Event(), False, list[Lost]()
         self.opens.set()
         self.lost: dict[str, asyncio.Event] = {}
         self.busy = asyncio.Event()
@@ -97,6 +99,8 @@ class Paper(Fleet):
         await self.opens.wait()
         if self.dies:
             raise Lost("was killed while it opened")
+        if self.closed:
+            raise self.closed.pop()
         slot.link = self.links[name] = SimpleNamespace(name=name, stats=EngineStats())  # type: ignore[assignment]
         self._router.join(name)
         if not slot.settled.done():
@@ -171,6 +175,23 @@ def test_a_replacement_is_on_its_way_and_not_missing() -> None:
         await paper.until(lambda: len(paper._router) == 2)
 
     with fleet_of(2, Scaling(most=4, load=10)) as run:
+        run(do)
+
+
+@pytest.mark.parametrize("kind", [fleet.NotOpened, fleet.NoCluster])
+def test_a_replacement_that_cannot_open_is_replaced_after_a_pause_if_any_can(
+    kind: type[Lost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "PAUSE", 0.01)
+
+    async def do(paper: Paper) -> None:
+        paper.closed = [kind("its memory is not free yet"), kind("its memory is not free yet")]
+        paper.lost["replica-0"].set()
+        await paper.until(lambda: bool(paper.deaths) and bool(paper._router or paper.over))
+        left = ["replica-3"] if kind is fleet.NotOpened else []
+        assert list(paper._router) == left and paper.waste.replaced == (3 if left else 1)
+
+    with fleet_of(1, Scaling(most=1)) as run:
         run(do)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -13,7 +13,18 @@ from metagen.runs.declare.specs.fields import EngineName
 from metagen.runs.declare.specs.parts import Spec
 from metagen.values import Amount, Count, Expects, Quantity
 
-Resources = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
+
+def _placeable(resources: dict[str, float]) -> dict[str, float]:
+    from metagen.generators.ray.placement import Placement  # not at the top: the whole pool comes with it
+
+    Placement(resources=resources)
+    return resources
+
+
+Resources = Annotated[
+    dict[str, Quantity], Expects("a mapping such as {sandbox: 1}"), AfterValidator(_placeable)
+]
+Bundle = Annotated[dict[str, Quantity], Expects("a mapping such as {GPU: 1}")]
 
 
 class NumberedSpec(Spec):
@@ -56,7 +67,7 @@ class PoolSpec(Spec):
     num_cpus: Quantity | None = None
     num_gpus: Quantity | None = None
     resources: Resources = Field(default={})
-    bundles: list[Resources] = Field(default=[])
+    bundles: list[Bundle] = Field(default=[])
 
     @model_validator(mode="after")
     def _once(self) -> Self:

@@ -28,7 +28,7 @@ from metagen.logs import logger
 from metagen.runs.declare.schema import dump
 from metagen.runs.directory import RunDirectory, State, Status, environment
 from metagen.runs.table.tables import NAMES, join_tables
-from metagen.runs.work.build import Setup, open_pools
+from metagen.runs.work.build import Setup, open_pools, refuse_cache
 from metagen.runs.work.makers import Makers
 from metagen.runs.work.progress import Meter
 from metagen.runs.work.shards.driver import Driver, News, wait_for_journal
@@ -64,12 +64,12 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
         directory.discard()
         status: Status = "failed"
         try:
-            with (
-                connect(experiment.executor.address) as ray,
-                head.start(ray) as drivers,
-                open_pools(experiment) as pools,
-            ):
-                wait(head.all(ray, pools, drivers))
+            with connect(experiment.executor.address) as ray:
+                # Whatever the name of its address, others may have joined the cluster of this machine.
+                if len({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}) > 1:
+                    refuse_cache(experiment)
+                with head.start(ray) as drivers, open_pools(experiment) as pools:
+                    wait(head.all(ray, pools, drivers))
             status = "complete" if head.delivered else "failed"
         except KeyboardInterrupt:
             status = "interrupted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -243,6 +244,21 @@ def test_drivers_go_on_with_a_part_of_this_run_and_of_no_other(tmp_path: Path) -
     assert root(shards_of="2") == first != root(problems=2)
     (tmp_path / "journal.sqlite").unlink()
     assert root() != first
+
+
+def test_a_cache_is_refused_where_others_have_joined_the_cluster_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address names this machine, and its cluster has another one too."""
+    nodes = [{"NodeManagerAddress": f"10.0.0.{i}", "Alive": True} for i in (1, 2)]
+    monkeypatch.setattr(shards, "connect", lambda address: nullcontext(SimpleNamespace(nodes=lambda: nodes)))
+    file = tmp_path / "one.yaml"
+    file.write_text(FILE + "cache: shared\nexecutor: {kind: ray, address: '127.0.0.1:1', shards: 2}\n")
+    with (
+        build.open_setup(schema.load(file)) as setup,
+        pytest.raises(InputError, match=r"'127.0.0.1:1': drivers on other machines cannot share a file"),
+    ):
+        shards.run(setup, RunDirectory.at(tmp_path / "run"))
 
 
 def test_a_driver_that_waits_for_room_is_told_of_once(
