@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import abc
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from metagen.attempts import CURRENT, UNTOLD, elsewhere
+from metagen.attempts import CURRENT, UNTOLD, Attempt, elsewhere
 from metagen.errors import EngineError, InputError, PluginError
-from metagen.generators.engine import EngineStats, Generated
+from metagen.generators.engine import EngineStats, Generated, GenerateRequest, Sample
 from metagen.generators.ray.link import BEAT, Link, Lost, reason
 from metagen.generators.ray.messages import Answer, Facts, Request
 from metagen.generators.routing import Router
@@ -50,8 +52,45 @@ class Waste:
     replaced: int = 0
 
 
+class _Rest:
+    """Of a request whose replica was lost, the samples that this one has not told of: the others need not be paid for
+    again.
+    """
+
+    def __init__(self, whole: GenerateRequest) -> None:
+        self._whole = whole
+        self._numbers = numbers = [i for i in range(len(whole.seeds)) if i not in whole.ended]
+        seeds = tuple(whole.seeds[i] for i in numbers)
+        own: dict[str, Any] = {
+            "ended": {},
+            "shares": {},
+            "told": [],
+            "heard": self._hear,
+            "begin": self._begin,
+        }
+        self.asked = replace(whole, seeds=seeds, **own)
+
+    def _hear(self, number: int, sample: Sample, tokens: int | None) -> None:
+        self._whole.note(self._numbers[number], sample, tokens, share=self.asked.shares.get(number))
+
+    async def _begin(self, numbers: abc.Sequence[int]) -> Attempt:
+        return await self._whole.attempt([self._numbers[n] for n in numbers])
+
+    def keep(self) -> None:
+        """Note in the request what is known of its rest."""
+        self._whole.ended.update({self._numbers[n]: sample for n, sample in self.asked.ended.items()})
+        self._whole.shares.update({self._numbers[n]: share for n, share in self.asked.shares.items()})
+        self._whole.told[:] = self.asked.told or self._whole.told
+
+    def join(self, answer: Generated) -> Generated:
+        """The answer to the request, given that to its rest."""
+        samples = self._whole.ended | dict(zip(self._numbers, answer.samples, strict=True))
+        return replace(answer, samples=tuple(samples[i] for i in range(len(self._whole.seeds))))
+
+
 class Crew:
-    """Lives in one event loop. Requests of a lost replica go to another one, with the same seeds.
+    """Lives in one event loop. Requests of a lost replica go to another one, with the same seeds; where engines bill,
+    without the samples that had ended.
 
     facts: of the engine. A subclass says which replicas there are (`visit`), and when none will come (`over`).
     """
@@ -138,13 +177,18 @@ class Crew:
         lost: list[str] = []
         while len(lost) < self._policy.attempts:
             suspect = len(lost) >= SUSPECT
-            attempt = UNTOLD
-            if isinstance(request, list):
+            attempt, asked, rest = UNTOLD, request, None
+            if isinstance(asked, list):
                 if lost:
                     await _read_again()
-            # Engines that do not tell of their attempts have one here at each replica.
-            elif not (self.facts and self.facts.tells_attempts):
-                attempt = await request.attempt(range(len(request.seeds)))
+            else:
+                # What a search finds, it finds as a whole.
+                if lost and self.facts and self.facts.bills and not asked.params.search:
+                    rest = _Rest(asked)
+                    asked = rest.asked
+                # Engines that do not tell of their attempts have one here at each replica.
+                if not (self.facts and self.facts.tells_attempts):
+                    attempt = await asked.attempt(range(len(asked.seeds)))
             # Nothing is awaited between choosing a replica and asking it, which may be lost meanwhile.
             try:
                 link = await (self._apart() if suspect else self._choose(ids, load))
@@ -153,7 +197,7 @@ class Crew:
                 raise
             self._router.began(link.name, ids, load)
             try:
-                answer = await link.ask(request)
+                answer = await link.ask(asked)
             except InputError as error:
                 if not isinstance(error, PluginError):
                     attempt.free()
@@ -165,8 +209,10 @@ class Crew:
                 self.waste.attempts += 1
             else:
                 self._remember(link.name, ids, answer)
-                return answer
+                return rest.join(answer) if rest and isinstance(answer, Generated) else answer
             finally:
+                if rest:
+                    rest.keep()
                 self._router.release(link.name, load)
                 if suspect:
                     self._suspected.discard(link.name)
