@@ -14,7 +14,7 @@ from metagen.errors import InputError
 from metagen.generators.engine import EngineStats
 from metagen.generators.ray import Placement, Policy, RayPool, Scaling, fleet
 from metagen.generators.ray.fleet import Fleet
-from metagen.generators.ray.link import Lost
+from metagen.generators.ray.link import Lost, NoCluster, NotOpened
 from metagen.generators.ray.scaling import Scaler
 from metagen.generators.routing import Router
 from metagen.runs.declare.specs.executor import ExecutorSpec
@@ -178,7 +178,7 @@ def test_a_replacement_is_on_its_way_and_not_missing() -> None:
         run(do)
 
 
-@pytest.mark.parametrize("kind", [fleet.NotOpened, fleet.NoCluster])
+@pytest.mark.parametrize("kind", [NotOpened, NoCluster])
 def test_a_replacement_that_cannot_open_is_replaced_after_a_pause_if_any_can(
     kind: type[Lost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +188,7 @@ def test_a_replacement_that_cannot_open_is_replaced_after_a_pause_if_any_can(
         paper.closed = [kind("its memory is not free yet"), kind("its memory is not free yet")]
         paper.lost["replica-0"].set()
         await paper.until(lambda: bool(paper.deaths) and bool(paper._router or paper.over))
-        left = ["replica-3"] if kind is fleet.NotOpened else []
+        left = ["replica-3"] if kind is NotOpened else []
         assert list(paper._router) == left and paper.waste.replaced == (3 if left else 1)
 
     with fleet_of(1, Scaling(most=1)) as run:
@@ -278,7 +278,7 @@ def test_a_full_cluster_is_asked_again_later_only(
 
         async def refused(name: str, slot: Any) -> None:
             added.append(slot)
-            raise fleet.NotOpened("cannot open: the cluster is full")
+            raise NotOpened("cannot open: the cluster is full")
 
         monkeypatch.setattr(fleet_of, "_life", refused)
         assert work(pool) == plain

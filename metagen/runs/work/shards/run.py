@@ -259,7 +259,8 @@ class Head:
     def _count(self) -> None:
         """The sums over the parts; a driver that takes another's place counts from the beginning."""
         meter, seen = self.meter, self._last.values()
-        meter.total = sum(news.total for news in seen)
+        # Drivers that wait for room have as much to do as those that were heard.
+        meter.total = sum(news.total for news in seen) * len(self.parts) // len(seen)
         done = sum(news.done for news in seen)
         fresh = sum(news.fresh for news in seen) + sum(self._before.values())
         meter.advance(max(0, done - meter.done), max(0, fresh - meter.fresh))

@@ -205,13 +205,14 @@ def test_a_run_counts_its_own_seconds_with_a_meter_that_has_counted_another(ray:
 def test_a_driver_that_finds_room_when_another_has_ended_is_waited_for_by_nobody(
     ray: Any, tmp_path: Path
 ) -> None:
-    room = asyncio.Event()
+    room, expected = asyncio.Event(), list[int]()
 
-    class First(Late):
+    class First(Opened):
         async def _discard(self) -> None:
+            expected.append(one.meter.total)
             room.set()
 
-    class Second(Late):
+    class Second(Opened):
         async def _counts(self) -> dict[str, int]:
             await room.wait()
             return {}
@@ -227,7 +228,7 @@ def test_a_driver_that_finds_room_when_another_has_ended_is_waited_for_by_nobody
         asyncio.run(main())
         for driver in drivers:
             driver.journal.close()
-    assert one.delivered == 6
+    assert one.delivered == 6 and expected == [6], "what the second one will make is counted on"
 
 
 def test_drivers_go_on_with_a_part_of_this_run_and_of_no_other(tmp_path: Path) -> None:
