@@ -175,7 +175,7 @@ class OrBody:
 
     @property
     def fingerprint(self) -> str:
-        return digest("or body", self._program.fingerprint).hex()
+        return digest("or body", "2", self._program.fingerprint).hex()
 
     def read(self, sequence: Sequence) -> str | None:
         program, public = self._program.read(sequence), sequence.prompt.public

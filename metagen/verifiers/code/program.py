@@ -8,9 +8,11 @@ from textwrap import dedent
 from typing import Final, Protocol
 
 from metagen.sequence import Sequence, digest
+from metagen.verifiers.source import parse
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
-
+#: Top-level lines that a program goes on with.
+_BEGINS: Final = "def |class |@|async def |from |import "
 _DEFINES: Final = r"^[ \t]*(?:(?:async )?def|class) +(?:{})\b"
 
 
@@ -63,22 +65,33 @@ class CompletedProgram:
     """The prompt's text and the completion after it, up to the first line that begins a new top-level statement.
 
     The rule for base models that complete a function, as HumanEval's prompts ask: the rest after the function
-    (`if __name__`, `print(…)`, another `def` without a body) is left out. functions: keep further functions
-    and classes, which the completed one may call.
+    (`if __name__`, `print(…)`) is left out. functions: keep further functions and classes, which the completed one may
+    call, but for those at the end that are no Python, as where the length cut them.
     """
 
     def __init__(self, *, functions: bool = True) -> None:
-        kept = r"def |class |@|async def |from |import |[#)\]}]" if functions else "[#)\\]}]"
+        kept = rf"{_BEGINS}|[#)\]}}]" if functions else "[#)\\]}]"
         self._functions = functions
         self._end = re.compile(rf"^(?!{kept})\S", re.MULTILINE)
 
     @property
     def fingerprint(self) -> str:
-        return digest("completed program", str(self._functions)).hex()
+        return digest("completed program", "2", str(self._functions)).hex()
 
     def read(self, sequence: Sequence) -> str | None:
-        text = sequence.text
+        head, text = sequence.prompt.text or "", sequence.text
         # The completion begins in the middle of a line, or of a body: only whole lines can end it.
         first = text.find("\n") + 1
         end = self._end.search(text, first) if first else None
-        return (sequence.prompt.text or "") + (text[: end.start()] if end else text)
+        kept = text[: end.start()] if end else text
+        further = re.finditer(f"^(?:{_BEGINS})", kept[first:], re.MULTILINE) if first else ()
+        ends = [len(kept), *reversed([first + line.start() for line in further])]
+        return next((p for at in ends if _is_python(p := head + kept[:at])), head + kept)
+
+
+def _is_python(program: str) -> bool:
+    try:
+        parse(program)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True

@@ -81,6 +81,18 @@ def test_completed(text: str, kept: str) -> None:
     assert CompletedProgram().read(sequence(text)) == PROMPT + kept
 
 
+@pytest.mark.parametrize(
+    "more",
+    ['def g(x):\n    """Thrice', "def g(x", "@cache\ndef g(x):\n    return h(", 'class A:\n    """One\nTwo'],
+)
+def test_what_the_length_cut_below_the_function_is_left_out(more: str) -> None:
+    body, helper = "    return h(x)\n\n\n", "def h(x):\n    return 2 * x\n\n\n"
+    for kept in (body, body + helper):
+        assert CompletedProgram().read(sequence(kept + more)) == PROMPT + kept
+    unreadable = f"    return h(\n\n\n{more}"
+    assert str(CompletedProgram().read(sequence(unreadable))).startswith(PROMPT + "    return h(\n\n\n")
+
+
 def test_completed_alone() -> None:
     text = "    return g(x)\n\ndef g(x):\n    return 2 * x\n"
     assert CompletedProgram(functions=False).read(sequence(text)) == PROMPT + "    return g(x)\n\n"
