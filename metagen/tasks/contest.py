@@ -73,7 +73,8 @@ class ContestTask(CodeTask):
         grader: Grader | None = None,
         limit: Count | None = None,
     ) -> None:
-        self._seconds, self._memory = seconds, memory
+        given = {"seconds": seconds, "memory": memory}
+        self._limits = {name: value for name, value in given.items() if value is not None}
         if form == "few_shot":
             raise InputError("form='few_shot': these problems have no examples; expected chat, text or auto")
         asking = ASKING.adapt(*PLACES, prompt=prompt, form=form)
@@ -84,8 +85,7 @@ class ContestTask(CodeTask):
         self, name: str, question: str, shown: Pairs, hidden: Pairs, *, preamble: str = "", **options: Any
     ) -> Problem:
         """A problem whose programs read standard input. shown, hidden: inputs and outputs. options: of IOTests."""
-        given = {"seconds": self._seconds, "memory": self._memory}
-        options |= {k: v for k, v in given.items() if v is not None}
+        options |= self._limits
         if not shown + hidden:
             raise DataError("there are no tests; remove the problem")
         tests = _tests(shown + hidden, options)
@@ -112,7 +112,7 @@ class ContestTask(CodeTask):
             raise DataError("there are no tests; remove the problem")
 
         def data(tests: abc.Sequence[str]) -> dict[str, Any]:
-            return code_tests(tests, setup, (), ("Solution", function)) | {"objects": True}
+            return code_tests(tests, setup, (), ("Solution", function)) | {"objects": True} | self._limits
 
         starter = starter.rstrip() or f"def {function}"
         how = f"{CALLED}\n\n```python\n{starter}\n```"

@@ -95,8 +95,10 @@ def test_livecodebench_by_standard_input(tmp_path: Path) -> None:
 
 
 def test_livecodebench_by_functions(tmp_path: Path) -> None:
-    task = LiveCodeBenchTask(written(tmp_path, TWO))
+    task = LiveCodeBenchTask(written(tmp_path, TWO), memory=1 << 30)
     (problem,) = task.problems()
+    for tests in (read_tests(problem.prompt.public), read_tests(task.hidden_tests()["two-sum"])):
+        assert tests is not None and (tests.seconds, tests.memory) == (6.0, 1 << 30)
     assert "class Solution" in problem.prompt.messages[0].content and problem.level == 2
     alone = "def twoSum(nums, target):\n    return [0, 1]"
     wrong = SOLUTION.replace("(i, j)", "[j, i]")

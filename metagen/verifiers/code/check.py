@@ -12,25 +12,29 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from metagen.errors import DataError
 from metagen.sequence import digest
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.execution import Stopped
 from metagen.verifiers.code.language import lacks_package
-from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.limits import Limits, check_option
 from metagen.verifiers.code.report import Case, JudgeVerdict, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Sandbox, load
-from metagen.verifiers.code.session import Session
+from metagen.verifiers.code.session import LONG, Session
 
 #: Changes whenever the verdict on a program may, so that what was recorded before is not mixed with it.
-EDITION = "3"
+EDITION = "4"
 #: Calls of tests and program within each other.
 DEEPEST = 50
 #: Uses of what tests lend, in one test, after which a limit on time or on the bytes of messages shows nothing about
 #: the program: each use is a message, and takes the time of two processes.
 MANY = 50
+#: Ends by limits, which the tests before in the same process may have used up.
+SHARED: Final = ("timeout", "memory", "output")
+#: Of the limit on time: so much may be gone before a test.
+GONE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,10 @@ class Suite:
     the setup defines them, as where the setup is a prompt with a stub. names: other names of the candidate's that the
     tests may use, where neither they nor the setup define them. Without entry points and names, the candidate is asked
     for every name that neither tests, nor setup, nor Python defines, and may bring its own `math`. objects: for tests
-    of classes. These then trust the candidate's objects: their methods' results, and their truth.
+    of classes. These then trust the candidate's objects: their methods' results, and their truth. seconds: of processor
+    time, at most, for each test; the wall limit is four times as much. memory: bytes. None: those of the sandbox.
 
-    Raises DataError where there are no tests, and for code that is no Python.
+    Raises DataError where there are no tests, for code that is no Python, and for limits that are none.
     """
 
     tests: tuple[str, ...]
@@ -52,18 +57,23 @@ class Suite:
     entry_points: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     objects: bool = False
+    seconds: float | None = None
+    memory: int | None = None
 
     @classmethod
     def of(cls, public: Mapping[str, Any]) -> Suite | None:
         """The tests in a prompt's public data, under the names of the fields; None if there are none."""
         tests = tuple(public.get("tests", ()))
         points, names = tuple(public.get("entry_points", ())), tuple(public.get("names", ()))
+        limits = {name: public.get(name) for name in ("seconds", "memory")}
         objects = bool(public.get("objects", False))
-        return cls(tests, public.get("setup", ""), points, names, objects) if tests else None
+        return cls(tests, public.get("setup", ""), points, names, objects, **limits) if tests else None
 
     @property
     def digest(self) -> bytes:
         more = [repr((self.names, self.objects))] if self.names or self.objects else []
+        limits = (self.seconds, self.memory)
+        more += [repr(limits)] if limits != (None, None) else []
         return digest(str(len(self.tests)), *self.tests, self.setup, *self.entry_points, *more)
 
     def __post_init__(self) -> None:
@@ -74,6 +84,8 @@ class Suite:
                 raise DataError(
                     f"the {kind} {code.strip()!r:.200} is no Python: {fault}; mend it, or leave it out"
                 )
+        check_option("seconds", self.seconds)
+        check_option("memory", self.memory)
 
     @property
     def names_to_ask(self) -> list[str] | None:
@@ -105,16 +117,18 @@ async def check(
 ) -> Report:
     """Run `tests` against `program`. stop: not beyond the first that shows it wrong; the rest are `unreached`.
 
-    Otherwise all are run, after one that ended its process in a fresh pair of sandboxes: at worst the wall
-    limit for each of `pairs`; then the rest are `unreached`.
+    Limits are of each test: one that comes to a limit of time, memory, output or answers behind others is run again in
+    a fresh pair of sandboxes, unless those took less than a tenth of the time. Without `stop` all are run, after one
+    that ended its process in a fresh pair: at worst the wall limit, twice, for each of `pairs`, beside what passing
+    tests take; then the rest are `unreached`.
     """
-    limits = limits or sandbox.limits
+    limits = (limits or sandbox.limits).of_test(tests.seconds, tests.memory)
     cases: list[Case] = []
     stdout = ""
     while len(cases) < len(tests.tests) and pairs:
-        pairs -= 1
         run = _Run(sandbox, program, tests, limits, first=len(cases), stop=stop)
         cases += await run.cases()
+        pairs -= cases[-1].verdict != "passed"
         stdout = stdout or run.stdout
         if stop and any(decisive(case.verdict) for case in cases):
             break
@@ -154,14 +168,17 @@ class _Run:
         pending = list(enumerate(self._tests.tests))[self._first :]
         tests = self._tests
         names = {"entry_points": tests.entry_points, "names": tests.names_to_ask, "objects": tests.objects}
-        judge.send({"setup": tests.setup, "tests": pending, **names})
+        judge.send({"setup": tests.setup, **names})
         done: list[Case] = []
+        gone = 0.0
         try:
             message = await self._answer(candidate, judge, "setup", True)
             if message["verdict"] != "passed":
                 return [self._case(t, message) for _, t in pending]
             for number, test in pending:
                 self._call, self._trace, self._lacks, self._uses = None, None, False, 0
+                gone = candidate.elapsed
+                await judge.forward({"test": [number, test]}, long=len(test) > LONG)
                 done.append(self._case(test, await self._answer(candidate, judge, "test", number)))
                 if self._stop and decisive(done[-1].verdict):
                     break
@@ -170,6 +187,9 @@ class _Run:
             verdict: TestVerdict = stop.verdict
             if verdict in ("timeout", "output") and self._uses > MANY:
                 verdict = "unrepresentable"
+            early = verdict == "timeout" and gone < GONE * (self._limits.cpu or self._limits.wall)
+            if done and verdict in SHARED and not early:
+                return done
             done.append(Case(test, verdict, call=self._call, detail=stop.detail))
         return done
 

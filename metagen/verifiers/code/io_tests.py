@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 
 from metagen.errors import DataError
 from metagen.sequence import digest
-from metagen.verifiers.code.limits import Limits
+from metagen.verifiers.code.limits import Limits, check_option
 from metagen.verifiers.code.report import Case, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
 from metagen.verifiers.code.session import LONG
@@ -24,8 +24,6 @@ from metagen.verifiers.code.session import LONG
 #: `exact`: white space at the end of a line, and empty lines at the end, do not count. `lines`: nor does white space at
 #: the beginning of a line. `tokens`: no white space does.
 Compare = Literal["exact", "lines", "tokens"]
-#: Wall time for each second of processor time: programs wait for a busy machine, and few for anything else.
-WAITING: Final = 4.0
 #: Tests that run out of time before the rest is not tried.
 PATIENCE: Final = 4
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
@@ -66,14 +64,7 @@ class IOTests:
         if self.compare not in get_args(Compare):
             raise DataError(f"compare={self.compare!r}; expected one of {', '.join(get_args(Compare))}")
         for name in ("tolerance", "seconds", "memory"):
-            value = getattr(self, name)
-            number = isinstance(value, int if name == "memory" else int | float) and not isinstance(
-                value, bool
-            )
-            if value is not None and not (
-                number and 0 <= value < float("inf") and (value or name == "tolerance")
-            ):
-                raise DataError(f"{name}={value!r}; expected a positive number, or none")
+            check_option(name, getattr(self, name))
 
     @classmethod
     def of(cls, public: Mapping[str, Any]) -> IOTests | None:
@@ -106,10 +97,7 @@ class IOTests:
     def limits(self, limits: Limits, expected: str) -> Limits:
         """The limits of one run: the limit on output is widened by the length of the expected one."""
         most = limits.output + 2 * len(expected.encode(errors="replace"))
-        limits = replace(limits, output=most, memory=self.memory or limits.memory)
-        if self.seconds is None:
-            return limits
-        return replace(limits, wall=WAITING * self.seconds, cpu=float(self.seconds))
+        return replace(limits.of_test(self.seconds, self.memory), output=most)
 
     def matches(self, output: str, expected: str) -> bool:
         """Whether an output is the expected one."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Final
 
-from metagen.errors import InputError
+from metagen.errors import DataError, InputError
 
 MIB = 1024 * 1024
+#: Wall time for each second of processor time: programs wait for a busy machine, and few for anything else.
+WAITING: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one execution; each must bind, and the verdict says which one did.
+    """Limits of one execution; each must bind, and the verdict says which one did. Of a suite they are of each test.
 
     wall: seconds from start to the last answer, for the whole tree of processes; then all are killed.
     cpu: seconds of processor time of each process; None: as many as `wall`.
@@ -43,7 +46,21 @@ class Limits:
             if not (isinstance(value, (int, float)) and 0 < value < math.inf):
                 raise InputError(f"the limit {field.name!r} is a positive number, got {value!r}")
 
+    def of_test(self, seconds: float | None, memory: int | None) -> Limits:
+        """The same for a test with limits of its own: processor time and bytes; None: as they are."""
+        limits = replace(self, memory=memory or self.memory)
+        return limits if seconds is None else replace(limits, wall=WAITING * seconds, cpu=float(seconds))
+
     @property
     def cpu_seconds(self) -> int:
         """Whole seconds, as the kernel counts them, and one for the start of the interpreter."""
         return math.ceil(self.wall if self.cpu is None else self.cpu) + 1
+
+
+def check_option(name: str, value: object) -> None:
+    """DataError unless it is None, or a positive number: a whole one for `memory`; a `tolerance` may be 0."""
+    if value is None or (name == "tolerance" and value == 0):
+        return
+    kinds = int if name == "memory" else int | float
+    if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise DataError(f"{name}={value!r}; expected a positive number, or none")

@@ -14,7 +14,9 @@ import pytest
 from metagen.errors import DataError
 from metagen.verifiers.code import plain
 from metagen.verifiers.code.check import Suite, check
+from metagen.verifiers.code.execution import Execution
 from metagen.verifiers.code.language import Python
+from metagen.verifiers.code.limits import MIB
 from metagen.verifiers.code.report import Report
 from metagen.verifiers.code.sandbox import Sandbox
 
@@ -281,6 +283,56 @@ def test_fresh_pairs_are_bounded(sandbox: Sandbox) -> None:
     suite = Suite(tuple(f"assert f({i})" for i in range(5)))
     report = asyncio.run(check(sandbox, "import os\ndef f(x): os._exit(0)", suite, stop=False, pairs=2))
     assert [case.verdict for case in report.cases] == ["crashed", "crashed", *["unreached"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("program", "limits"),
+    [
+        ("def f(x): return 'a' * 40_000", {"answer": 65536}),
+        ("def f(x): x.extend('a' * 10_000)", {"answer": 65536}),
+        ("def f(x): print('a' * 40_000)", {"output": 65536}),
+        ("kept = []\ndef f(x): kept.append(bytes(100 * 2**20))", {"memory": 256 * MIB}),
+        ("import time\ndef f(x): time.sleep(1)", {"wall": 2.5}),
+    ],
+    ids=["returned", "changed in place", "printed", "kept", "slept"],
+)
+def test_limits_are_of_each_test(sandbox: Sandbox, program: str, limits: Any) -> None:
+    """A right program does not come to a limit by all tests together."""
+    suite, limits = Suite(("x = []\nf(x)",) * 3), replace(sandbox.limits, **limits)
+    assert asyncio.run(check(sandbox, program, suite, limits=limits)).verdict == "passed"
+
+
+@pytest.mark.parametrize(("gone", "pairs"), [(0.0, 1), (1.0, 2)])
+def test_what_had_nearly_all_the_time_has_no_second_try(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, gone: float, pairs: int
+) -> None:
+    made, pair = list[Any](), Sandbox.pair
+
+    async def counted(self: Sandbox, *given: Any) -> Any:
+        made.append(await pair(self, *given))
+        return made[-1]
+
+    monkeypatch.setattr(Sandbox, "pair", counted)
+    monkeypatch.setattr(Execution, "elapsed", gone)
+    report = judged(
+        sandbox, "def f(x):\n    while x: pass", "f(0)", "f(1)", "f(0)", "f(1)", wall=2, stop=True
+    )
+    assert [case.verdict for case in report.cases] == ["passed", "timeout", "unreached", "unreached"]
+    assert len(made) == pairs
+
+
+def test_a_suite_has_limits_of_its_own(sandbox: Sandbox) -> None:
+    loop = judged(sandbox, "def f(x):\n    while True: pass", "f(1)", seconds=0.2)
+    assert (loop.verdict, loop.cases[0].detail) == ("timeout", "the program was not done after 0.8 seconds")
+    large = "def f(x): return len(bytes(100 * 2**20))"
+    assert judged(sandbox, large, "f(1)").verdict == "passed"
+    assert judged(sandbox, large, "f(1)", memory=64 * MIB).verdict == "memory"
+    limits = {"seconds": 2, "memory": 64 * MIB}
+    assert Suite.of({"tests": ["f(1)"], **limits}) == Suite(("f(1)",), seconds=2, memory=64 * MIB)
+    assert Suite(("f(1)",), seconds=2).digest != Suite(("f(1)",)).digest
+    for name, value in {"seconds": 0, "memory": 1.5}.items():
+        with pytest.raises(DataError, match=f"{name}={value}; expected a positive number"):
+            Suite.of({"tests": ["f(1)"], name: value})
 
 
 @pytest.mark.parametrize(

@@ -530,7 +530,7 @@ namespace: Namespace
 
 
 def serve(number: int) -> None:
-    """Run the tests that come over socket `number`, and say of each how it went."""
+    """Run the tests that come over socket `number`, one at a time, and say of each how it went."""
     global channel, namespace
     channel = Channel(number)
     request = channel.receive()
@@ -545,6 +545,7 @@ def serve(number: int) -> None:
     for point in request["entry_points"]:
         namespace.pop(point, None)
     met = frozenset(channel.foreign)
-    for number, test in request["tests"]:
+    while True:
+        number, test = channel.receive()["test"]
         channel.foreign = set(met)
         channel.send(f'"test":{number},{_judge(test, namespace)}')
