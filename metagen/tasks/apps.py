@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from metagen.errors import DataError
 from metagen.tasks.base import Problem
-from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parse_json
+from metagen.tasks.contest import PREAMBLE, Call, ContestTask, lines, parse_json
 from metagen.tasks.records import Hub, Record, field, question, text
 
 _LEVELS: Final = {"introductory": 1, "interview": 2, "competition": 3}
@@ -51,9 +51,9 @@ class APPSTask(ContestTask):
             raise DataError(f"input_output has {len(given)} inputs and {len(expected)} outputs")
         asked, function = question(record, "question"), tests.get("fn_name")
         if function is not None:
-            hidden = [_assertion(a, b) for a, b in zip(given, expected, strict=True)]
+            hidden = [_call(a, b) for a, b in zip(given, expected, strict=True)]
             starter = str(record.get("starter_code") or "")
-            made = self.call_problem(name, asked, str(function), starter, [], hidden)
+            made = self.call_problem(name, asked, str(function), starter, [], hidden, nested=True)
         else:
             pairs = [
                 (lines(a, "an input"), lines(b, "an output")) for a, b in zip(given, expected, strict=True)
@@ -64,14 +64,14 @@ class APPSTask(ContestTask):
         return Problem(made.prompt, made.reference, _LEVELS.get(str(record.get("difficulty"))))
 
 
-def _assertion(given: Any, expected: Any) -> str:
-    """One call. The data set's results stand in a list or not, and JSON has made texts of whole keys."""
+def _call(given: Any, expected: Any) -> Call:
+    """One test. The data set's results stand in a list or not, and JSON has made texts of whole keys."""
     args = [_whole(given[0]), *given[1:]] if isinstance(given, list) and given else given or []
     if not isinstance(args, list):
         raise DataError(f"the arguments are {given!r:.80}; expected a list")
     wanted = [_whole(expected)]
     wanted += [_whole(expected[0])] if isinstance(expected, list) and expected else []
-    return f"assert answer({', '.join(map(repr, args))}) in {wanted!r}"
+    return ", ".join(map(repr, args)), f"in {wanted!r}"
 
 
 def _whole(value: Any) -> Any:

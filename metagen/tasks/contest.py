@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import abc
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 from metagen.errors import DataError, InputError
@@ -34,23 +36,30 @@ PREAMBLE: Final = "\n".join(
         *(f"from {name} import *" for name in _MODULES),
         f"import {', '.join(_MODULES)}",
         "sys.setrecursionlimit(50000)",
+        # As in LiveCodeBench's judge; an older Python has no limit.
+        "getattr(sys, 'set_int_max_str_digits', int)(50000)",
     ]
 )
-#: Run beside the tests of a function: it is a method of the class `Solution`, or stands by itself; JSON has no tuples.
+#: Run beside the tests of a function: it is a method of the class `Solution`, or stands by itself. JSON has no tuples.
 _ANSWER: Final = """\
-def answer(*args):
+def _metagen_answer(*_metagen_args):
     try:
-        target = Solution
+        _metagen_class = Solution
     except NameError:
-        return lists({name}(*args))
-    return lists(getattr(target(), {name!r})(*args))
+        return _metagen_lists({name}(*_metagen_args))
+    return _metagen_lists(getattr(_metagen_class(), {name!r})(*_metagen_args))
 
 
-def lists(value):
-    if isinstance(value, (list, tuple)):
-        return [lists(v) for v in value]
-    return {{k: lists(v) for k, v in value.items()}} if type(value) is dict else value
+def _metagen_lists(value):
 """
+_OUTER: Final = "    return list(value) if isinstance(value, tuple) else value\n"
+_NESTED: Final = """\
+    if isinstance(value, (list, tuple)):
+        return [_metagen_lists(v) for v in value]
+    return {k: _metagen_lists(v) for k, v in value.items()} if type(value) is dict else value
+"""
+#: The same function in the program itself.
+_FUNCTION: Final = "(Solution().{name} if 'Solution' in globals() else {name})"
 
 
 class ContestTask(CodeTask):
@@ -100,25 +109,32 @@ class ContestTask(CodeTask):
         question: str,
         function: str,
         starter: str,
-        shown: Iterable[str],
-        hidden: Iterable[str],
+        shown: Iterable[Call],
+        hidden: Iterable[Call],
+        *,
+        nested: bool = False,
     ) -> Problem:
-        """A problem whose programs define a function, alone or in a class `Solution`. shown, hidden: assertions."""
+        """A problem whose programs define a function, alone or in a class `Solution`.
+
+        shown, hidden: the calls that are tests. nested: tuples within a result are lists as well, as a whole one is.
+        """
         if not function.isidentifier():
             raise DataError(f"the function to test is {function!r}; expected a name")
-        setup, shown = _ANSWER.format(name=function), list(shown)
-        tests = [*shown, *hidden]
-        if not tests:
+        setup, shown = _ANSWER.format(name=function) + (_NESTED if nested else _OUTER), list(shown)
+        calls = [*shown, *hidden]
+        if not calls:
             raise DataError("there are no tests; remove the problem")
 
-        def data(tests: abc.Sequence[str]) -> dict[str, Any]:
+        def data(calls: abc.Sequence[Call]) -> dict[str, Any]:
+            tests = [f"assert _metagen_answer({args}) {holds}" for args, holds in calls]
             return code_tests(tests, setup, (), ("Solution", function)) | {"objects": True} | self._limits
 
         starter = starter.rstrip() or f"def {function}"
         how = f"{CALLED}\n\n```python\n{starter}\n```"
         values = {"question": question.strip(), "how": how, "starter": starter}
-        prompt = self._asking.prompt(name, values, data(shown) | {"preamble": PREAMBLE})
-        return Problem(prompt, json.dumps(data(tests)))
+        inputs = [f"{_FUNCTION.format(name=function)}({args})" for args, _ in shown]
+        public = data(shown) | {"inputs": inputs, "preamble": PREAMBLE}
+        return Problem(self._asking.prompt(name, values, public), json.dumps(data(calls)))
 
 
 def _tests(pairs: Pairs, options: Mapping[str, Any]) -> IOTests:
@@ -127,16 +143,37 @@ def _tests(pairs: Pairs, options: Mapping[str, Any]) -> IOTests:
 
 #: Inputs and outputs.
 Pairs = list[tuple[str, str]]
+#: Code: the arguments of a call, and what is to hold of its result, such as `== 4`.
+Call = tuple[str, str]
+
+
+#: Digits of an integer that Python reads and writes, whatever its settings.
+_DIGITS: Final = sys.int_info.str_digits_check_threshold
+
+
+class _Long(int):
+    """An integer of more digits than Python may read: its code is hexadecimal."""
+
+    def __repr__(self) -> str:
+        return hex(self)
 
 
 def parse_json(value: Any, what: str) -> Any:
-    """The value of a field, which may be written as JSON. DataError that names it."""
+    """The value of a field, which may be written as JSON. DataError that names it.
+
+    Integers may be longer than Python reads, and are code by their `repr` all the same.
+    """
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return json.loads(value, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{what} is no JSON ({error}): {value!r:.80}") from None
+
+
+def _integer(digits: str) -> int:
+    # A decimal has no limit on its digits.
+    return int(digits) if len(digits) <= _DIGITS else _Long(Decimal(digits))
 
 
 def lines(value: Any, what: str) -> str:

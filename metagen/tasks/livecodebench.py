@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from metagen.errors import DataError, InputError
 from metagen.tasks.base import Problem
 from metagen.tasks.code import Grader
-from metagen.tasks.contest import PREAMBLE, ContestTask, lines, parse_json
+from metagen.tasks.contest import PREAMBLE, Call, ContestTask, lines, parse_json
 from metagen.tasks.records import Hub, Record, Source, field, question, text
 from metagen.tasks.template import Form, Wording
 from metagen.values import Count, Positive, Size, Text
@@ -32,9 +32,10 @@ class LiveCodeBenchTask(ContestTask):
 
     `public_test_cases` and `private_test_cases` hold tests as JSON: `input`, `output` and `testtype`, `stdin` or
     `functional`; the private ones may be compressed as they are published, and are read without being unpickled.
-    Outputs are compared as by the benchmark's own judge: line by line, numbers by value. since, until: of the contest's
-    date, such as `2024-08-01`, both included. prompt, form, seconds, memory: as of ContestTask. Raises DataError as
-    RecordTask does, InputError for dates that are none.
+    Outputs are compared as by the benchmark's own judge: line by line, numbers by value, and a tuple that is a result
+    as a list. Unlike there, numbers have their value beside words, too, and a program with another exit status than 0
+    is wrong. since, until: of the contest's date, such as `2024-08-01`, both included. prompt, form, seconds, memory:
+    as of ContestTask. Raises DataError as RecordTask does, InputError for dates that are none.
 
     Examples:
         >>> import json
@@ -89,7 +90,7 @@ class LiveCodeBenchTask(ContestTask):
         if function is not None:
             starter = str(record.get("starter_code") or "")
             made = self.call_problem(
-                name, asked, str(function), starter, map(_assertion, shown), map(_assertion, hidden)
+                name, asked, str(function), starter, map(_call, shown), map(_call, hidden)
             )
         else:
             pairs = [[(given, expected) for given, expected, _ in cases] for cases in (shown, hidden)]
@@ -162,8 +163,8 @@ def unpack(packed: str, what: str) -> str:
     return str(texts[0])
 
 
-def _assertion(case: tuple[str, str, str]) -> str:
+def _call(case: tuple[str, str, str]) -> Call:
     """A test of a function: a line of JSON for each argument, and the JSON of what it returns."""
     given, expected, _ = case
     args = [parse_json(line, "an argument") for line in given.split("\n") if line.strip()]
-    return f"assert answer({', '.join(map(repr, args))}) == {parse_json(expected, 'an output')!r}"
+    return ", ".join(map(repr, args)), f"== {parse_json(expected, 'an output')!r}"

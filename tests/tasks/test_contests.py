@@ -14,13 +14,17 @@ from typing import Any
 import pytest
 
 from metagen.errors import DataError, InputError
+from metagen.generators.function import FunctionGenerator
+from metagen.scope import Scope
 from metagen.sequence import Sequence
 from metagen.tasks.apps import APPSTask
 from metagen.tasks.base import Problem, Task
 from metagen.tasks.code_contests import CodeContestsTask
 from metagen.tasks.cruxeval import CRUXEvalTask
 from metagen.tasks.livecodebench import LiveCodeBenchTask, unpack
+from metagen.verifiers.code.codet import DualAgreement
 from metagen.verifiers.code.isolation import IsolationError
+from metagen.verifiers.code.outputs import ProgramOutputs
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.code.tested import read_tests
 
@@ -105,6 +109,64 @@ def test_livecodebench_by_functions(tmp_path: Path) -> None:
     anything = "class A:\n    def __eq__(self, o): return True\nclass Solution:\n    def twoSum(self, *a): return A()"
     assert graded(task, problem, SOLUTION, alone, wrong) == [1.0, 1.0, 0.0]
     assert math.isnan(graded(task, problem, anything)[0])
+
+
+def test_a_tuple_within_a_result_is_no_list_to_livecodebench(tmp_path: Path) -> None:
+    tests = json.dumps([case("1", "[[1, 2]]", "functional")])
+    record = TWO | {"public_test_cases": "[]", "private_test_cases": tests}
+    task = LiveCodeBenchTask(written(tmp_path, record))
+    (problem,) = task.problems()
+    programs = [f"def twoSum(x): return {result}" for result in ("[[1, 2]]", "([1, 2],)", "[(1, 2)]")]
+    assert graded(task, problem, *programs) == [1.0, 1.0, 0.0]
+    within = CALLED | {"input_output": json.dumps({"fn_name": "f", "inputs": [[1]], "outputs": [[[1, 2]]]})}
+    apps = APPSTask(written(tmp_path, within))
+    (problem,) = apps.problems()
+    assert graded(apps, problem, "def f(x): return ((1, 2),)") == [1.0]
+
+
+@pytest.mark.parametrize("name", ["answer", "lists", "target", "args", "value", "sum", "filter"])
+def test_functions_may_have_any_name(tmp_path: Path, name: str) -> None:
+    tests = json.dumps({"fn_name": name, "inputs": [[[1, 2]]], "outputs": [3]})
+    task = APPSTask(written(tmp_path, CALLED | {"input_output": tests}))
+    (problem,) = task.problems()
+    alone = f"def {name}(x): return x[0] + x[1]"
+    within = f"class Solution:\n    def {name}(self, x): return x[0] + x[1]"
+    assert graded(task, problem, alone, within, f"def {name}(x): return 4") == [1.0, 1.0, 0.0]
+
+
+def test_integers_of_many_digits(tmp_path: Path) -> None:
+    """Longer than Python reads and writes, unless it is told to."""
+    digits = "7" * 9131
+    tests = f'{{"fn_name": "count", "inputs": [[{digits}]], "outputs": [-{digits}]}}'
+    task = APPSTask(written(tmp_path, CALLED | {"input_output": tests}))
+    (problem,) = task.problems()
+    assert graded(task, problem, "def count(n): return -n", "def count(n): return 1 - n") == [1.0, 0.0]
+    reading = LiveCodeBenchTask(
+        written(tmp_path, SUM | {"private_test_cases": json.dumps([case("1", digits)])})
+    )
+    (problem,) = reading.problems()
+    wide = 'n = input()\nprint(3 if " " in n else 7 * (10 ** 9131 - 1) // 9)'
+    assert graded(reading, problem, wide, wide.replace("- 1", "- 2")) == [1.0, 0.0]
+
+
+def test_verifiers_run_functions_as_their_tests_do(tmp_path: Path) -> None:
+    """MBR-exec and CodeT find a function alone, and a method of the class Solution."""
+    task = LiveCodeBenchTask(written(tmp_path, TWO))
+    (problem,) = task.problems()
+    alone = "def twoSum(nums, target): return [0, 1]"
+    other, wrong = SOLUTION.replace("(i, j)", "[i, j]"), SOLUTION.replace("(i, j)", "[j, i]")
+    program = "```python\n{}\n```".format
+    answers = [Sequence.of(problem.prompt).extend(program(p), finish="eos") for p in (other, alone, wrong)]
+    outputs = ProgramOutputs(Sandbox(), program=task.program)
+    same, as_well, unlike = asyncio.run(outputs(answers, Scope.root("two-sum")))
+    assert same == as_well != unlike and same is not None and unlike is not None
+    assert None not in same + unlike and len(same) == 1
+
+    written_test = "assert Solution().twoSum([2, 7, 11], 9) == [0, 1]"
+    writer = FunctionGenerator(lambda prefix, seed, index: written_test, name="tests")
+    codet = DualAgreement(Sandbox(), writer, n=1, program=task.program)
+    scores = asyncio.run(codet.score([answers[0], answers[2]], scope=Scope.root("two-sum")))
+    assert [score.value for score in scores] == [0.5, 0.0]
 
 
 def test_a_prompt_of_ones_own(tmp_path: Path) -> None:

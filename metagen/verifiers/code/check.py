@@ -44,10 +44,11 @@ class Suite:
     tests: each a piece of code that calls the candidate's functions by name, such as `assert f(2) == 4`. setup: code
     that they share; run after the candidate has been loaded. entry_points: functions that are the candidate's even if
     the setup defines them, as where the setup is a prompt with a stub. names: other names of the candidate's that the
-    tests may use, where neither they nor the setup define them. Without entry points and names, the candidate is asked
-    for every name that neither tests, nor setup, nor Python defines, and may bring its own `math`. objects: for tests
-    of classes. These then trust the candidate's objects: their methods' results, and their truth. seconds: of processor
-    time, at most, for each test; the wall limit is four times as much. memory: bytes. None: those of the sandbox.
+    tests may use, where neither they nor the setup define them, and instead of Python's own. Without entry points and
+    names, the candidate is asked for every name that neither tests, nor setup, nor Python defines, and may bring its
+    own `math`. objects: for tests of classes. These then trust the candidate's objects: their methods' results, and
+    their truth. seconds: of processor time, at most, for each test; the wall limit is four times as much. memory:
+    bytes. None: those of the sandbox.
 
     Raises DataError where there are no tests, for code that is no Python, and for limits that are none.
     """

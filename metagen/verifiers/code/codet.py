@@ -113,7 +113,7 @@ class DualAgreement(Verifier):
         # A prompt may end in the middle of the first assertion.
         texts = [(prefix.prompt.text or "").rpartition("\n")[2] + s.text for s in written]
         found = dict.fromkeys(test for text in texts for test in assertions(text, points))
-        return Suite(tuple(found)[: self.most], prompt.public.get("setup", ""), points) if found else None
+        return Suite.of({**prompt.public, "tests": tuple(found)[: self.most]})
 
     async def _test(self, program: str, tests: Suite) -> dict[str, Any]:
         report = await check(self.sandbox, program, tests, limits=self._limits, stop=False)

@@ -21,8 +21,8 @@ from metagen.verifiers.code.report import Case, Report, TestVerdict, decisive
 from metagen.verifiers.code.sandbox import Outcome, Sandbox
 from metagen.verifiers.code.session import LONG
 
-#: `exact`: white space at the end of a line, and empty lines at the end, do not count. `lines`: nor does white space at
-#: the beginning of a line. `tokens`: no white space does.
+#: `exact`: white space at the end of a line, and empty lines at the end, do not count. `lines`: nor do those at the
+#: beginning. `tokens`: no white space does.
 Compare = Literal["exact", "lines", "tokens"]
 #: Tests that run out of time before the rest is not tried.
 PATIENCE: Final = 4
@@ -135,7 +135,9 @@ def close(token: str, expected: str, tolerance: float) -> bool:
 
 
 def _lines(text: str, compare: Compare) -> list[str]:
-    lines = [line.rstrip() if compare == "exact" else line.strip() for line in text.split("\n")]
+    if compare == "lines":
+        return [line.strip() for line in text.strip().split("\n")]
+    lines = [line.rstrip() for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     return lines

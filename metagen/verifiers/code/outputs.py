@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 from collections import abc
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -130,17 +131,24 @@ def one_prompt(sequences: abc.Sequence[Sequence]) -> Prompt:
 def public_inputs(prompt: Prompt) -> tuple[str, ...]:
     """Expressions to evaluate: the prompt's public `inputs`, or else the calls of entry points in its public tests.
 
+    Where no entry points are named, calls of what the tests' setup defines do not count: the program has nothing of it.
     Raises DataError if there is neither.
     """
     given = tuple(prompt.public.get("inputs", ()))
-    points = tuple(prompt.public.get("entry_points", ()))
-    found = given or [call for test in prompt.public.get("tests", ()) for call in calls(test, points)]
+    points, setup = tuple(prompt.public.get("entry_points", ())), prompt.public.get("setup", "")
+    called = [call for test in prompt.public.get("tests", ()) for call in calls(test, points)]
+    found = given or [call for call in called if points or not _defines(setup, call)]
     if not found:
         raise DataError(
             f"the prompt of problem {prompt.problem_id!r} has no public inputs to execute programs on; give "
             "public={'inputs': ['f(1)', …]}, or 'tests' and the names of their 'entry_points'"
         )
     return tuple(dict.fromkeys(found))
+
+
+def _defines(code: str, call: str) -> bool:
+    name = re.escape(call.partition("(")[0])
+    return re.search(rf"^(?:async )?(?:def|class) +{name}\b", code, re.MULTILINE) is not None
 
 
 def calls(code: str, entry_points: abc.Sequence[str]) -> list[str]:

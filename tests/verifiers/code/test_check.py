@@ -470,6 +470,9 @@ def test_names_are_asked_for_where_they_are_given(sandbox: Sandbox) -> None:
     tests = ("assert f(Pair(3)) == 3", "assert f(Pair(LIMIT)) == 7")
     suite = {"entry_points": ("f",), "names": ("Pair", "LIMIT")}
     assert judged(sandbox, program, *tests, **suite).verdict == "passed"
+    own = judged(sandbox, "def sum(x): return 3", "assert sum([1]) == 3", names=("sum",))
+    none = judged(sandbox, "", "assert sum([1]) == 1", names=("sum",))
+    assert (own.verdict, none.verdict) == ("passed", "failed")
     assert Suite(tests, **suite).digest != Suite(tests, entry_points=("f",)).digest  # type: ignore[arg-type]  # as above
     public = {"tests": list(tests), "entry_points": ["f"], "names": ["Pair", "LIMIT"], "objects": True}
     assert Suite.of(public) == Suite(tests, "", ("f",), ("Pair", "LIMIT"), True)

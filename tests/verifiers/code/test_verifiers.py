@@ -190,8 +190,11 @@ def test_inputs() -> None:
     assert public_inputs(Prompt("p", text="?", public={"inputs": ["g(1)"], "tests": ["assert g(2)"]})) == (
         "g(1)",
     )
-    with pytest.raises(DataError, match="public inputs"):
-        public_inputs(Prompt("p", text="?"))
+    wrapped = {"tests": ["assert answer(len('ab')) == 4"], "setup": "def answer(x):\n    return f(x)\n"}
+    assert public_inputs(Prompt("p", text="?", public=wrapped)) == ("len('ab')",)
+    for public in ({}, wrapped | {"tests": ["assert answer(2) == 4"]}):
+        with pytest.raises(DataError, match="public inputs"):
+            public_inputs(Prompt("p", text="?", public=public))
 
 
 def test_dual_agreement_by_hand() -> None:

@@ -281,11 +281,11 @@ class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be eval
     def __missing__(self, name: str) -> Any:
         if name in self.entry_points:
             return Function(name)
-        if hasattr(builtins, name) or not self.is_asked(name):
+        if not self.is_asked(name) or (hasattr(builtins, name) and name not in (self.names or ())):
             raise KeyError(name)
         answer = channel.ask("name", name=quoted(name))
-        if "missing" in answer:
-            raise KeyError(name)
+        if "missing" in answer:  # a builtin of that name would answer for the candidate
+            raise NameError(f"name {name!r} is not defined", name=name)
         return decode(answer["returned"], Remote)
 
     def is_asked(self, name: str) -> bool:
