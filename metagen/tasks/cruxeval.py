@@ -145,7 +145,7 @@ def sandbox_grader() -> Grader:
     rule, made = LiteralRule(PATTERN, arguments=True), list[Any]()
 
     async def grade(problem: Problem, sequences: abc.Sequence[Sequence]) -> list[float]:
-        from metagen.verifiers.code.check import Suite, check
+        from metagen.verifiers.code.check import Suite, check, syntax_fault
         from metagen.verifiers.code.sandbox import Sandbox
 
         if not made:
@@ -154,9 +154,11 @@ def sandbox_grader() -> Grader:
         calls = [rule.call(a.text) if a.text else None for a in await rule.read(sequences)]
 
         async def one(call: str | None) -> float:
-            if call is None:
+            # On lines of its own: a comment behind it hides nothing.
+            called = f"(\n{call}\n)"
+            if call is None or syntax_fault(called) is not None:
                 return 0.0
-            suite = Suite((f"assert {call} == {public['output']}",), entry_points=("f",))
+            suite = Suite((f"assert {called} == {public['output']}",), entry_points=("f",))
             report = await check(made[0], public["code"], suite)
             return math.nan if report.ungraded else float(report.verdict == "passed")
 

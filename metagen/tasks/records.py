@@ -148,13 +148,16 @@ def _hub(source: Hub) -> Iterator[tuple[int, Record]]:
             f"the data set {str(source)!r} is read by the library 'datasets', which cannot be imported ({error}); "
             "pip install datasets, or give the path of a local file"
         ) from error
+    # RuntimeError: of a data set with a script, which the library no longer runs.
+    own = getattr(getattr(datasets, "exceptions", None), "DatasetsError", RuntimeError)
     try:
         rows = datasets.load_dataset(
             source.name, source.config, split=source.split, revision=source.revision, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, own) as error:
         raise DataError(
-            f"cannot load the data set {str(source)!r}: {error}; give its name, or path, a file that you have"
+            f"cannot load the data set {str(source)!r}: {error}; give its name, or download its files and give the "
+            "path of one as the source (`path` in an experiment file)"
         ) from error
     yield from enumerate(rows, 1)
 

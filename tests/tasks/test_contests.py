@@ -325,3 +325,13 @@ def test_an_input_whose_output_cannot_cross_is_ungraded(tmp_path: Path) -> None:
     ]
     right, other, wrong, unknown = asyncio.run(task.grade(problem, answers))
     assert (right, other, wrong) == (1.0, 1.0, 0.0) and math.isnan(unknown)
+
+
+def test_arguments_that_are_no_call_are_wrong_alone(tmp_path: Path) -> None:
+    """Parsed by Python, and not compiled; or a call whose comment would hide what is expected of it."""
+    record = {"id": "s", "code": "def f(a): return a", "input": "1", "output": "1"}
+    task = CRUXEvalTask(written(tmp_path, record), mode="input")
+    (problem,) = task.problems()
+    texts = ("f(a=1, a=2)", "f(__debug__=1)", "f(2) # as f returns 2", "f(a=1)", "f(1) # as f returns 1")
+    answers = [Sequence.of(problem.prompt).extend(f"Answer: {text}", finish="eos") for text in texts]
+    assert asyncio.run(task.grade(problem, answers)) == [0.0, 0.0, 0.0, 1.0, 1.0]

@@ -170,6 +170,26 @@ def test_a_data_set_that_cannot_be_loaded(tmp_path: Path) -> None:
         list(records(Hub(str(tmp_path / "nothing"))))
 
 
+class DatasetsError(Exception):
+    """The base of the library's own errors, as of one that a faulty file raises."""
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Dataset scripts are no longer supported"), DatasetsError("faulty")]
+)
+def test_errors_of_the_library_say_what_to_do(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def load_dataset(*given: Any, **how: Any) -> None:
+        raise error
+
+    errors = types.SimpleNamespace(DatasetsError=DatasetsError)
+    library = types.SimpleNamespace(load_dataset=load_dataset, exceptions=errors)
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    with pytest.raises(
+        DataError, match=rf"cannot load the data set 'a/b/test': {error}; .* download its files"
+    ):
+        list(records(Hub("a/b")))
+
+
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(
