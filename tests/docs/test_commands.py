@@ -76,7 +76,7 @@ def parser(script: Path) -> Parser | None:
                 for word in node.keywords
                 if word.arg in SHAPE and isinstance(word.value, ast.Constant)
             }
-            found.add_argument(first.value, **shape)
+            found.add_argument(str(first.value), **shape)
         elif called == "parse":  # options by their names, each with a dictionary
             for word in node.keywords:
                 found.add_argument(f"--{word.arg}", required="'default'" not in ast.unparse(word.value))
