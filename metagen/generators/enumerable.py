@@ -25,7 +25,7 @@ from metagen.errors import EngineError, InputError, NumericsError, PromptError, 
 from metagen.generators.checks import Checks
 from metagen.generators.continuation import Continuation
 from metagen.generators.decoding.constraint import Constraints
-from metagen.generators.decoding.exact import Adapters, Row, confidence, draw
+from metagen.generators.decoding.exact import Adapters, Flags, Row, confidence, draw
 from metagen.generators.decoding.parameters import BEYOND
 from metagen.generators.decoding.words import Words
 from metagen.generators.engine import (
@@ -174,8 +174,9 @@ class EnumerableEngine:
         stack: list[tuple[tuple[str, ...], float, float]] = [((), 1.0, adapters.mu)]
         while stack:
             done, mass, cut = stack.pop()
-            row = self._hold(self.probabilities(text, done), params, done)
-            q, cuts = adapters(row, (*head, *map(self.tokens.index, done)), cut)
+            row = self.probabilities(text, done)
+            allowed = self._allowed(row, params, done)
+            q, cuts = adapters(row, (*head, *map(self.tokens.index, done)), cut, allowed)
             for token, p, behind in zip(self.tokens, q.tolist(), cuts.tolist(), strict=True):
                 if p == 0.0:
                     continue
@@ -298,12 +299,12 @@ class EnumerableEngine:
         (prompt, before), params = texts, adapters.params
         done = before + tuple(self.tokens[i] for i in row.ids)
         p = self.probabilities(prompt, done)
-        held = self._hold(p, params, done)
-        q, cuts = adapters(held, (*ids, *row.ids), row.cut)
+        allowed = self._allowed(p, params, done)
+        q, cuts = adapters(p, (*ids, *row.ids), row.cut, allowed)
         token = draw(q, u)
-        if params.weighs and held is not p:
+        if params.weighs and allowed is not None:
             free, _ = adapters(p, (*ids, *row.ids), row.cut)
-            row.log_mass += min(0.0, float(np.log(free[held > 0].sum())))
+            row.log_mass += min(0.0, float(np.log(free[allowed].sum())))
         row.cut = float(cuts[token])
         row.ids.append(token)
         row.logprobs.append(float(np.log(p[token])))
@@ -336,20 +337,20 @@ class EnumerableEngine:
             )
         return self._constraints
 
-    def _hold(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Floats:
-        """The probabilities of what the grammar allows behind a completion, and 0 for the rest."""
+    def _allowed(self, p: Floats, params: SamplingParams, done: tuple[str, ...]) -> Flags | None:
+        """[V]: what the grammar allows behind a completion; None without one. InputError if p gives none of it any."""
         if params.grammar is None:
-            return p
+            return None
         ids = [self.tokens.index(token) for token in done]
         left = params.max_tokens - len(ids)
         matcher = self._grammars().matcher(params.grammar, ids, left)
-        held: Floats = np.where(matcher.allowed_tokens(left), p, 0.0)
-        if not held.any():
+        allowed = matcher.allowed_tokens(left)
+        if not p[allowed].any():
             raise InputError(
                 f"after {''.join(done)!r} the table gives no probability to anything that the grammar "
                 f"{params.grammar.source!r:.80} allows; give it some, or allow more"
             )
-        return held
+        return allowed
 
     def _evaluate(self, request: EvaluateRequest) -> Evaluated:
         seen = request.ids[: max(request.positions) + 1]
@@ -376,7 +377,7 @@ class EnumerableEngine:
             return p
         words = Words.of(params, self.encode, self.decode, len(self.tokens), [self.eos])
         adapters = Adapters(params, words, request.start)
-        return adapters(self._hold(p, params, done), ids, adapters.mu)[0]
+        return adapters(p, ids, adapters.mu, self._allowed(p, params, done))[0]
 
     def _bytes(self, text: str) -> list[int]:
         return [len(self.tokens) + b for b in text.encode("utf-8", "surrogatepass")]

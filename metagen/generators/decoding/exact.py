@@ -15,6 +15,7 @@ from metagen.generators.engine import SamplingParams
 from metagen.sequence import MOST_CONFIDENT
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -40,13 +41,16 @@ class Adapters:
         #: Where the cut of mirostat begins.
         self.mu = 2 * params.mirostat.tau if params.mirostat else 0.0
 
-    def __call__(self, p: Floats, ids: abc.Sequence[int], mu: float) -> tuple[Floats, Floats]:
+    def __call__(
+        self, p: Floats, ids: abc.Sequence[int], mu: float, allowed: Flags | None = None
+    ) -> tuple[Floats, Floats]:
         """Probabilities [V] of the token behind `ids`, prompt and completion, from those that the model gives and what
-        is allowed; and the cut of mirostat behind each token. InputError if no token is left.
+        a grammar allows [V]; and the cut of mirostat behind each token. InputError if no token is left.
         """
         if self._torch is None:
-            return adapt(p, self.params), np.full(len(p), mu)
-        q, cuts = self._torch(p, ids, mu)
+            held = p if allowed is None else np.where(allowed, p, 0.0)
+            return adapt(held, self.params), np.full(len(p), mu)
+        q, cuts = self._torch(p, ids, mu, allowed)
         if np.isnan(q).any():
             raise nothing_left(self.params, self._problem, len(ids) - self._start)
         return q, cuts
@@ -68,16 +72,19 @@ class _Torch:
         self._row = parameters.RowParams.of([params], [words])
         self._start, self._mirostat = start, params.mirostat
 
-    def __call__(self, p: Floats, ids: abc.Sequence[int], mu: float) -> tuple[Floats, Floats]:
+    def __call__(
+        self, p: Floats, ids: abc.Sequence[int], mu: float, allowed: Flags | None
+    ) -> tuple[Floats, Floats]:
         torch, row = self._library, self._row
         with np.errstate(divide="ignore"):
             logits = torch.from_numpy(np.log(p))[None]
         before = self._history.History.of([ids], [self._start]) if row.remembers else None
+        held = None if allowed is None else (torch.tensor([0]), torch.tensor(allowed)[None])
         if self._mirostat is None:
-            return self._numbers(self._sampling.distribution(logits, row, before)), np.full(len(p), mu)
+            return self._numbers(self._sampling.distribution(logits, row, before, held)), np.full(len(p), mu)
         row = row.at(np.array([mu]))
-        q = self._sampling.distribution(logits, row, before)
-        every = self._sampling.surprises(logits, row, before)
+        q = self._sampling.distribution(logits, row, before, held)
+        every = self._sampling.surprises(logits, row, before, held)
         return self._numbers(q), mu - self._mirostat.eta * (self._numbers(every) - self._mirostat.tau)
 
     @staticmethod

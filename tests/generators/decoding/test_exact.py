@@ -12,9 +12,11 @@ import pytest
 from scipy import stats
 
 from metagen.errors import InputError
+from metagen.generators.decoding.adapters import Adapter
 from metagen.generators.decoding.grammar import Grammar
-from metagen.generators.engine import GenerateRequest, SamplingParams
+from metagen.generators.engine import EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
+from metagen.parts import part
 from metagen.sequence import Sequence
 
 pytest.importorskip("torch")
@@ -87,6 +89,30 @@ def test_draws_have_the_distribution_of_sequences(params: dict[str, Any]) -> Non
     p = np.array(list(exact.values()))
     if len(p) > 1:
         assert stats.chisquare([seen[text] for text in exact], n * p / p.sum()).pvalue > 1e-6
+
+
+@part
+class Centred(Adapter):
+    """Differences from the mean, none below −1: tokens that cannot come would show in both."""
+
+    def adapt(self, logits: Any, ids: Any, start: Any) -> Any:
+        return (logits - logits.mean(-1, keepdim=True)).clamp(min=-1.0)
+
+
+def test_adapters_of_other_packages_see_what_the_grammar_does_not_allow() -> None:
+    """Of log-probabilities that are below their mean by less than 1, the allowed ones keep their odds."""
+    params = SamplingParams(adapters=(Centred(),), grammar=Grammar.choice(["h", "t"]), log_mass=True)
+    with coin() as engine:
+        assert texts(engine.sequences("?", params, max_tokens=1)) == pytest.approx({"h": 5 / 8, "t": 3 / 8})
+        answer = asyncio.run(engine.generate(GenerateRequest(Sequence.of("?"), (1,), params, 4)))
+        (sample,) = answer.samples
+        assert sample.text in ("h", "t") and sample.log_mass is not None
+        # The first token is one of two of three; then only the end may come.
+        assert sample.log_mass == pytest.approx(math.log(0.8) + math.log(0.2))
+        ids = engine.render(Sequence.of("?"))
+        asked = EvaluateRequest(ids, (len(ids) - 1,), (0, 1, 2), params=params, start=len(ids))
+        (read,) = asyncio.run(engine.evaluate([asked]))
+        assert read.values[0] == pytest.approx((math.log(5 / 8), math.log(3 / 8), -math.inf))
 
 
 def test_what_leaves_no_token_names_problem_place_and_cause() -> None:
