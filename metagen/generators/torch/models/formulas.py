@@ -3,7 +3,8 @@
 Each takes float32 logits [N, V] of one vocabulary and returns logits [N, V], up to a constant for each row. A token to
 which the leading model gives no probability has none in the result. What another model gives no probability counts
 as e^−10000, so that differences stay numbers. What a formula leaves out has the leading model's log-probability less
-10000: it is never drawn, but where a grammar allows nothing else, it is what is left (`ruled_out`).
+10000, below what is kept: it is never drawn, but where a grammar allows nothing else, the leading model chooses among
+it (`ruled_out`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ def _log_probabilities(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits, -1).clamp(min=LEAST)
 
 
-def left_out(log_probabilities: Tensor) -> Tensor:
-    """[N, V]: logits of tokens that a formula leaves out: far below all others, in the order of the leading model."""
-    return log_probabilities + LEAST
+def left_out(log_probabilities: Tensor, best: Tensor) -> Tensor:
+    """[N, V]: logits of tokens that a formula leaves out: far below the others, in the order of the leading model.
+
+    best: [N, 1], the largest of the logits that are kept.
+    """
+    # Twice, for beside a large number 10000 is lost in rounding.
+    return log_probabilities + LEAST + 2 * best.clamp(max=0.0)
 
 
 def ruled_out(logits: Tensor) -> Tensor:
@@ -67,7 +72,9 @@ def contrastive(
     weak = _log_probabilities(amateur / temperature)
     score = own - weak if beta is None else (1 + beta) * own - beta * weak
     best = own.amax(-1, keepdim=True)
-    score = torch.where(own < best + math.log(alpha), left_out(own), score)
+    outside = own < best + math.log(alpha)
+    kept = score.masked_fill(outside, -torch.inf).amax(-1, keepdim=True)
+    score = torch.where(outside, left_out(own, kept), score)
     return score if sure is None else torch.where(best >= math.log(sure), own, score)
 
 

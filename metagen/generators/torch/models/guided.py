@@ -57,7 +57,7 @@ class Guided(Combined):
         best, ids = torch.topk(own, self._candidates, -1)
         values = self._try(rows[owner[wanted]], lengths[wanted], ids.cpu().numpy())
         scores = best + self._weight * values.to(best)
-        return left_out(own).scatter_(1, ids, scores)
+        return left_out(own, scores.amax(-1, keepdim=True)).scatter_(1, ids, scores)
 
     def _try(self, rows: Ints, lengths: Ints, candidates: Ints) -> Tensor:
         """[n, k]: s of every candidate behind the first lengths[i] tokens of rows[i]."""

@@ -28,7 +28,8 @@ def test_contrastive_by_hand() -> None:
     assert found[0].tolist() == pytest.approx([0.0, math.log(3), math.log(0.5), outside], abs=1e-3)
     strong = formulas.contrastive(expert, amateur, alpha=0.2, beta=1.0)
     want = [math.log(p * p / q) for p, q in ((0.5, 0.5), (0.3, 0.1), (0.15, 0.3))]
-    assert strong[0].tolist() == pytest.approx([*want, outside], abs=1e-3)
+    # The best that is kept has log 0.9: what is left out lies below that, too.
+    assert strong[0].tolist() == pytest.approx([*want, outside + 2 * math.log(0.9)], abs=1e-3)
     # At T = 1/2 the amateur is in proportion to the squares.
     cold = formulas.contrastive(expert, amateur, alpha=0.2, temperature=0.5)
     squares = [q * q / 0.36 for q in (0.5, 0.1, 0.3)]
@@ -48,6 +49,14 @@ def test_contrastive_with_a_head_of_one_is_greedy() -> None:
     found = formulas.contrastive(A, B, alpha=1.0)
     assert torch.softmax(found, -1).amax(-1).tolist() == [1.0] * 5
     assert found.argmax(-1).equal(A.argmax(-1))
+
+
+def test_however_strong_the_contrast_only_the_head_can_come() -> None:
+    """The amateur is surer of the whole head than the expert is."""
+    expert, amateur = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log(), torch.tensor([[0.7, 0.1, 0.1, 0.1]]).log()
+    for beta in (1e6, 1e12):
+        found = formulas.contrastive(expert, amateur, alpha=0.9, beta=beta)
+        assert formulas.ruled_out(found)[0].tolist() == [False, True, True, True]
 
 
 def test_a_sure_expert_is_left_alone() -> None:

@@ -15,6 +15,7 @@ from metagen.errors import InputError, UnsupportedError
 from metagen.generators.engine import EvaluateRequest, GenerateRequest, SamplingParams
 from metagen.generators.models.recipes import Guided
 from metagen.generators.torch import TorchEngine
+from metagen.generators.torch.models.formulas import ruled_out
 from metagen.generators.torch.models.guided import Guided as GuidedModel
 from metagen.generators.torch.models.ids import FunctionModel, TableModel
 from metagen.sequence import Sequence
@@ -47,6 +48,17 @@ def test_candidates_are_weighed_by_what_the_scorer_gives_them(candidates: int | 
         if candidates is not None:
             scores[np.argsort(-p(ids))[candidates:]] = -np.inf
         assert q == pytest.approx(normed(scores), abs=1e-6)
+
+
+@pytest.mark.parametrize("weight", [1e3, 1e12])
+def test_whatever_the_weight_only_candidates_can_come(weight: float) -> None:
+    model = GuidedModel(
+        TableModel(V, p, rows=3), FunctionModel(1, score, rows=7),
+        value=lambda x: torch.nn.functional.logsigmoid(x[:, 0] - 12), weight=weight, candidates=2,
+    )  # fmt: skip
+    model.open(np.array([0]), [])
+    (found,) = model.extend(np.array([0]), np.array([4]))
+    assert set(ruled_out(found[None])[0].nonzero()[:, 0].tolist()) >= set(np.argsort(-p((4,)))[2:].tolist())
 
 
 @pytest.fixture(scope="module")
