@@ -78,7 +78,8 @@ def verify(p: Tensor, drafted: Drafted, u: Tensor, rule: Rule, *, near: float = 
     steps = torch.arange(chances.shape[1], device=p.device)
     asked = steps < (tested if rule == "token" else drafted.counts)[:, None]
     close = asked & ((u - chances).abs() < near) & (chances > 0) & (chances < 1)
-    overlap = (_overlap(p, drafted) * (steps < tested[:, None])).sum(-1)
+    # Behind a token that is not kept there may be none left to draw, which makes p NaN.
+    overlap = torch.where(steps < tested[:, None], _overlap(p, drafted), 0.0).sum(-1)
     return Kept(
         counts, rest(p, drafted, counts, reach), tested, overlap, close.any(-1), torch.zeros_like(counts)
     )

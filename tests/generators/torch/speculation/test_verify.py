@@ -174,6 +174,14 @@ def test_decisions_near_their_thresholds_are_told() -> None:
         assert found.overlap.tolist() == pytest.approx([0.6])
 
 
+def test_the_overlap_is_of_what_was_tested_whatever_comes_behind() -> None:
+    p = torch.tensor([[[0.4, 0.6], [torch.nan, torch.nan], [0.5, 0.5]]])
+    q, u = torch.tensor([[[0.8, 0.2], [0.5, 0.5]]]), torch.full((1, 2), 0.9, dtype=torch.float64)
+    found = verify(p, Drafted(torch.tensor([[0, 0]]), torch.tensor([2]), q), u, "token")
+    assert found.tested.tolist() == [1]
+    assert found.overlap.tolist() == pytest.approx([0.6])
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_numbers_drawn_meet_the_chances(rule: Rule) -> None:
     """`count_accepted` against the chances integrated out; chi-square, false alarms at 1e-6."""
