@@ -77,7 +77,8 @@ def main(args: list[str]) -> int:
     try:
         with lock.acquire(timeout=0):
             record = Record(path) if options.anew else Record.read(path)
-            record.machine = machine | {"command": shown(args)}
+            record.go_on(machine)
+            record.machine["command"] = shown(args)
             whole = Runner(record, settings).run(chosen)
     except Timeout:
         print(f"{path} is being written by another run; wait for it, or give --out", file=sys.stderr)

@@ -13,7 +13,7 @@ import torch
 
 from metagen.cost import HARDWARE, Hardware
 
-#: Names of GPUs as the driver has them, each with the data sheet that speaks of it.
+#: Names of whole GPUs as drivers have them, behind "NVIDIA ", each with the data sheet that speaks of it.
 SHEETS: Mapping[str, str] = {
     "A100-SXM4-80GB": "a100-80gb-sxm",
     "H100 80GB HBM3": "h100-sxm",
@@ -117,10 +117,10 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
 def hardware(place: Place) -> Hardware:
     """The data sheet's figures where the GPU is known; else, and on a CPU, what is measured."""
     if not place.rehearsal:
-        name = torch.cuda.get_device_name()
-        for part, sheet in SHEETS.items():
-            if part in name:
-                return HARDWARE[sheet]
+        # The whole name: that of a slice, of a laptop's GPU or of a GH200 holds another's.
+        sheet = SHEETS.get(torch.cuda.get_device_name().removeprefix("NVIDIA "))
+        if sheet is not None:
+            return HARDWARE[sheet]
     return Hardware("measured", products(place), copies(place))
 
 

@@ -15,7 +15,9 @@ OPEN, DONE, FAILED, MISSING = "open", "done", "failed", "missing"
 
 @dataclass
 class Record:
-    """machine: what it was measured on. pieces: by name the state, the tasks done, and seconds. rows: in order."""
+    """machine: what it was measured on last. pieces: by name the state, the tasks done, and seconds. rows: in order;
+    `on` of a row has what was otherwise on the machine when it was measured.
+    """
 
     path: Path
     machine: dict[str, Any] = field(default_factory=dict)
@@ -35,6 +37,13 @@ class Record:
         data = {"machine": self.machine, "pieces": self.pieces, "rows": self.rows}
         unfinished.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         unfinished.replace(self.path)
+
+    def go_on(self, machine: dict[str, Any]) -> None:
+        """Measure on this machine from here on; rows that are kept remember what is otherwise on it now."""
+        was = {k: v for k, v in self.machine.items() if k in machine and machine[k] != v}
+        for row in self.rows if was else ():
+            row["on"] = was | row.get("on", {})
+        self.machine = machine
 
     def piece(self, name: str) -> dict[str, Any]:
         return self.pieces.setdefault(name, {"state": OPEN, "tasks": [], "seconds": 0.0})

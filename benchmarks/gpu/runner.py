@@ -122,6 +122,8 @@ class Runner:
 
     def _run(self, piece: Piece) -> None:
         state = self._record.piece(piece.name)
+        for name in ("broken", "lacks"):  # of a call that was cut off: those tasks are run again
+            state.pop(name, None)
         self._record.forget(piece.name)
         began, before = time.monotonic(), state["seconds"]
         limit = self._limit(piece)
@@ -219,8 +221,6 @@ class Runner:
 
     def _fail(self, piece: Piece, reader: _Events, limit: float | None, code: int, last: str) -> None:
         state = self._record.piece(piece.name)
-        for name in ("broken", "lacks"):
-            state.pop(name, None)
         state["state"] = FAILED
         task = reader.task or "start"
         if limit is not None:

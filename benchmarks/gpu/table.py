@@ -14,12 +14,14 @@ HEAD = ("what", "value", "lowest to highest", "goal")
 
 
 def cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    on = ", ".join(f"{name} {value}" for name, value in row.get("on", {}).items())
+    what = f"{row['name']} (on {on})" if on else row["name"]
     if row["value"] is None:
-        return row["name"], "not measured", row["note"] or "", ""
+        return what, "not measured", row["note"] or "", ""
     spread = "" if row["low"] is None else f"{row['low']:.4g} to {row['high']:.4g}"
     verdict = {True: ", holds", False: ", missed", None: ""}[row["holds"]]
     return (
-        row["name"],
+        what,
         f"{row['value']:.4g} {row['unit']}",
         spread,
         f"{row['goal']}{verdict}" if row["goal"] else "",

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import child, models, runner, table
+from benchmarks.gpu import child, models, place, runner, table
 from benchmarks.gpu.pieces.greedy import first_flips
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import DONE, FAILED, MISSING, OPEN, Record
 from benchmarks.gpu.row import found, missing
 from benchmarks.gpu.runner import Piece, Runner, Settings
+from metagen.cost import HARDWARE, Hardware
 
 #: Pieces of a test. `log` has the tasks that were run; a task of `gated` waits until the file `go` is there.
 PIECES = """
@@ -240,6 +241,16 @@ def test_what_is_not_installed_is_said_and_tried_again(folder: Path) -> None:
     assert names(record) == ["figure first", "nowhere, start", "figure second"]
 
 
+def test_a_failure_of_a_call_that_was_cut_off_is_tried_again(folder: Path) -> None:
+    record = Record(folder / "record.json")
+    record.piece("wants").update(tasks=["first"], broken=True, lacks=True)
+    record.write()
+    (folder / "go").touch()
+    record, _, _ = run(folder, piece("wants"))
+    assert record.pieces["wants"].keys() == {"state", "tasks", "seconds"}
+    assert record.pieces["wants"]["state"] == DONE and names(record) == ["figure second"]
+
+
 def test_what_has_not_been_fetched_is_said_and_tried_again(folder: Path) -> None:
     record, _, _ = run(folder, piece("wants"))
     assert record.pieces["wants"]["state"] == MISSING and record.rows[1]["note"] == "fetch it"
@@ -314,6 +325,36 @@ def test_a_table_for_a_page_has_every_row(tmp_path: Path) -> None:
     lines = table.markdown(record).splitlines()
     assert "| speed \\| a | 2 1/s | 1 to 3 | ≥ 5, missed |" in lines
     assert "| other | not measured | not there |  |" in lines
+
+
+def test_kept_rows_tell_the_versions_they_were_measured_with(tmp_path: Path) -> None:
+    record = Record(tmp_path / "r.json")
+    for version in ("1", "2", "2", "3"):
+        record.go_on({"gpu": "G", "torch": version, "driver": None})
+        record.machine["command"] = "c"
+        record.add("p", "t", found(f"speed {len(record.rows)}", 1.0, "s", "").to_dict())
+    assert [row.get("on") for row in record.rows] == [{"torch": "1"}, {"torch": "2"}, {"torch": "2"}, None]
+    text = table.markdown(Record.read(record.path))
+    assert "| speed 0 (on torch 1) | 1 s |" in text and "| speed 3 | 1 s |" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "sheet"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"), ("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"),
+        ("A100-SXM4-80GB", "a100-80gb-sxm"), ("NVIDIA GH200 480GB", None), ("NVIDIA H200 NVL", None),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", None),
+    ],
+)  # fmt: skip
+def test_a_data_sheet_speaks_of_the_whole_gpu_of_its_name(
+    name: str, sheet: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: name)
+    for measured in ("products", "copies"):
+        monkeypatch.setattr(f"benchmarks.gpu.place.{measured}", lambda place: 1.0)
+    known = place.hardware(Place(False, tmp_path))
+    assert known == (HARDWARE[sheet] if sheet else Hardware("measured", 1.0, 1.0))
 
 
 def test_texts_first_differ_where_they_do() -> None:
