@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
 from numbers import Real
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeVar, dataclass_transform
+from types import CodeType, FunctionType, MethodType, ModuleType, UnionType
+from typing import Annotated, Any, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from metagen.border import call, checked
 from metagen.errors import InputError, MetagenError
 from metagen.sequence import digest
-from metagen.values import annotations_of, fits, read, show, spell
+from metagen.values import annotations_of, fits, read, show, spell, unaliased
 
 T = TypeVar("T")
 
@@ -257,7 +257,7 @@ def _repr(self: Any) -> str:
 
 
 def check(value: object, of: str = "") -> None:
-    """Check the fields of a frozen dataclass against their annotations.
+    """Check the fields of a frozen dataclass against their annotations; floats are kept as such, however written.
 
     of: what messages begin with. Raises InputError for the first field that does not fit, and for a list or an array's
     number, which would give equal values other fingerprints.
@@ -269,6 +269,22 @@ def check(value: object, of: str = "") -> None:
         strange = isinstance(one, Real) and not isinstance(one, int | float)
         if strange or not fits(one, hint, strict=True):
             raise InputError(f"{of}{name}={one!r}: expected {spell(hint, one)}")
+        if isinstance(one, int | tuple):
+            object.__setattr__(value, name, _floats(one, hint))
+
+
+def _floats(value: Any, hint: Any) -> Any:
+    """A value that fits its annotation, with floats where that has them: 1 and 1.0 are equal, and named alike."""
+    hint = unaliased(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _floats(value, inner[0])
+    if origin in (Union, UnionType):
+        return _floats(value, next(one for one in inner if fits(value, one, strict=True)))
+    if origin is tuple and inner[1:] == (Ellipsis,):
+        return tuple(_floats(one, inner[0]) for one in value)
+    held = hint is float and abs(value) <= sys.float_info.max
+    return float(value) if held else value
 
 
 def _mutable(value: object) -> bool:

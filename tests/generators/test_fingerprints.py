@@ -19,7 +19,7 @@ from metagen.generators.decoding.search import (
 )
 from metagen.generators.engine import SamplingParams
 from metagen.generators.function import FunctionGenerator
-from metagen.generators.models.recipes import Contrastive
+from metagen.generators.models.recipes import Contrastive, Tilted
 from metagen.generators.models.sources import resolve
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.primitive import EngineGenerator
@@ -59,7 +59,7 @@ VALUES: list[tuple[str, Any, str]] = [
     ("xtc", XTC(0.25), "XTC(probability=0.25, threshold=0.1)"),
     ("mirostat", Mirostat(3.0), "Mirostat(tau=3.0, eta=0.1)"),
     ("repetition_penalty", 1.1, "1.1"),
-    ("presence_penalty", -1, "-1"),
+    ("presence_penalty", -1, "-1.0"),
     ("frequency_penalty", 0.5, "0.5"),
     (
         "dry",
@@ -124,6 +124,27 @@ def test_values_of_several_fields_are_in_the_fingerprint_as_ever() -> None:
     ]
     for one in known:
         assert SamplingParams(**{one[0]: one[1]}).fingerprint == fingerprint(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SamplingParams(temperature=0, top_p=1), SamplingParams(temperature=0.0)),
+        (SamplingParams(mirostat=Mirostat(3, eta=1)), SamplingParams(mirostat=Mirostat(3.0, eta=1.0))),
+        (SamplingParams(dry=Dry(1), xtc=XTC(1)), SamplingParams(dry=Dry(1.0), xtc=XTC(1.0))),
+        (SamplingParams(search=BeamSearch(2, alpha=1)), SamplingParams(search=BeamSearch(2))),
+    ],
+)
+def test_equal_parameters_have_one_fingerprint(one: SamplingParams, other: SamplingParams) -> None:
+    """However their numbers are written; experiment files have always had floats."""
+    assert one == other and one.fingerprint == other.fingerprint
+
+
+def test_equal_recipes_have_equal_options() -> None:
+    one, other = (Tilted("a", ("b", "c"), weights) for weights in ((1, 2), (1.0, 2.0)))
+    assert one == other and one.options == other.options
+    assert Contrastive("a", "b", beta=1).options == Contrastive("a", "b", beta=1.0).options
+    assert SamplingParams(top_k=3).fingerprint == fingerprint(("top_k", 3, "3")), "integers stay integers"
 
 
 @pytest.mark.parametrize(
