@@ -21,12 +21,13 @@ from metagen.generators.torch.send import send
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: What is colder counts as this: float32 would take it for 0.
+#: What is colder or hotter counts as these: float32 would take it, or what it divides 1 into, for 0 or infinity.
 COLDEST: Final = 1e-37
+HOTTEST: Final = 1e37
 #: Parameters that are not one column as they are given: their columns, each with how it is read from a value. drop:
 #: what top_p cuts off. mu: the surprise that mirostat cuts at next, in bits. dry, xtc: multiplier and probability.
 COLUMNS: Final[Mapping[str, Mapping[str, Callable[[Any], float]]]] = {
-    "temperature": {"temperature": lambda value: max(value, COLDEST) if value else 0.0},
+    "temperature": {"temperature": lambda value: min(max(value, COLDEST), HOTTEST) if value else 0.0},
     "top_p": {"drop": lambda value: 1.0 - value},
     "mirostat": {"tau": lambda m: m.tau, "eta": lambda m: m.eta, "mu": lambda m: 2 * m.tau},
     "dry": {

@@ -61,6 +61,21 @@ def test_draws_have_the_adapted_distribution(row: tuple[float, int, float]) -> N
     assert stats.chisquare(seen[p > 0], n * p[p > 0] / p.sum()).pvalue > 1e-6 if (p > 0).sum() > 1 else True
 
 
+@pytest.mark.parametrize("temperature", [1e39, 1e46, 1e308])
+def test_however_hot_a_row_is_what_can_come_is_equally_likely(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 2.0, -torch.inf, 3.0]])
+    for cutoff in (0.0, 0.1):
+        made = RowParams.of([SamplingParams(temperature=temperature, epsilon_cutoff=cutoff)])
+        drawn = [draw(logits, np.array([u]), made) for u in (0.3, 0.6, 0.7)]
+        assert [(int(one.tokens[0]), bool(one.bad[0])) for one in drawn] == [
+            (0, False),
+            (1, False),
+            (3, False),
+        ]
+        # Compiled steps on a GPU invert it in float32, whose least number with all its digits is about 1e-38.
+        assert np.float32(1 / made.own("temperature")[0]) > np.finfo(np.float32).tiny
+
+
 def test_the_raw_model_is_what_logprobs_are_of() -> None:
     logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(3))
     drawn = draw(logits, np.array([0.3, 0.3]), params((0.0, 0, 1.0), (0.2, 2, 0.5)))
