@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from metagen.budget import ZERO, Account, Amounts, Grant, amounts
-from metagen.cache import from_cache
 from metagen.cost import Usage
 from metagen.errors import EngineError, InputError, PluginError
 from metagen.journal import ATTEMPT, Journal, Row, RowKeys
@@ -356,7 +355,7 @@ def _open(
     label of the configuration that began them, where that is known.
     """
     # What came from a cache ended elsewhere, and says nothing of attempts here.
-    made_here = (r for r in rows if r.payload is not None and not from_cache(r))
+    made_here = (r for r in rows if r.payload is not None and not r.cached)
     ended = Counter((r.path, r.kind, r.by, r.content, r.index) for r in made_here)
     for row in reversed(list(attempts)):
         if row.status == "free":

@@ -192,7 +192,7 @@ class CachedJournal:
         mark, records = own.since(0, MANY)
         while records:
             rows = [Row.of(columns) for columns in records]
-            count.cached += sum(from_cache(row) for row in rows)
+            count.cached += sum(row.cached for row in rows)
             cache.add(rows, self._data)
             cache.flush()
             mark, records = own.since(mark, MANY)
@@ -255,10 +255,5 @@ class CachedJournal:
             del self._copying[row.key]
 
 
-def from_cache(row: Row) -> bool:
-    """Whether a journal's record was taken from a cache."""
-    return row.started == 0.0
-
-
 def _whole(row: Row) -> bool:
-    return row.limit is None and row.status == "complete" and row.payload is not None and not from_cache(row)
+    return row.limit is None and row.status == "complete" and row.payload is not None and not row.cached

@@ -112,6 +112,11 @@ class Row:
     limit: Limit | None = None
     started: float = 0.0
 
+    @property
+    def cached(self) -> bool:
+        """Whether it was taken from a cache, and computed by nobody here."""
+        return self.started == 0.0
+
     def columns(self) -> Columns:
         """As it is stored, sealed by a digest: SQLite itself does not notice a flipped bit."""
         data: dict[str, Any] = {"p": self.payload, "u": self.usage.to_dict(), "x": self.physical.to_dict()}
