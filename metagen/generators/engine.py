@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from metagen.attempts import UNTOLD, Attempt
-from metagen.border import one_each, promises
+from metagen.border import call, one_each, promises
 from metagen.cost import ModelShape
 from metagen.generators.decoding.parameters import SamplingParams as SamplingParams
 from metagen.sequence import Finish, Sequence, Thought, Until
@@ -41,7 +41,8 @@ class GenerateRequest:
     them with a sample; empty if it has not. begin: keeps the account of attempts (`attempt`).
     written: is told, now and then, of the text of a sample so far, by engines that can. Each text begins with the one
     before it, and the sample's begins with all of them: what a later token may still change is held back. Nothing is
-    told of a sample that has been noted, nor when the request is over. Called in the engine's thread.
+    told of a sample that has been noted, nor when the request is over. Called in the engine's thread. Where `heard` or
+    `written` raises, this request alone fails.
     """
 
     prefix: Sequence
@@ -81,7 +82,7 @@ class GenerateRequest:
             self.told[:] = [prefix_tokens]
         self.ended[number] = sample  # last: another thread may look
         if self.heard is not None and len(self.ended) < len(self.seeds):
-            self.heard(number, sample, prefix_tokens)
+            call(self, self.heard, number, sample, prefix_tokens)
 
 
 @dataclass(frozen=True, slots=True)

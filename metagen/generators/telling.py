@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
+from metagen.border import call
 from metagen.generators.continuation import BROKEN, CONTEXT, Continuation
 
 #: Tokens of a sample between two times that its text is told.
@@ -55,7 +56,7 @@ class Ear:
     def __call__(self, number: int, text: str) -> None:
         with self._lock:
             if self._open:
-                self._tell(number, text)
+                call(self, self._tell, number, text)
 
     def close(self) -> None:
         """From its return on nothing is told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -106,9 +107,14 @@ class XTC:
         parts.check(self, "xtc: ")
 
 
-def _same_shape(result: Any, given: Mapping[str, Any]) -> str | None:
-    found, wanted = getattr(result, "shape", None), given["logits"].shape
-    return None if found == wanted else f"expected a tensor of the shape of logits, {tuple(wanted)}"
+def _are_logits(result: Any, given: Mapping[str, Any]) -> str | None:
+    logits = given["logits"]
+    if not isinstance(result, type(logits)) or result.shape != logits.shape:
+        return f"expected a tensor of the shape of logits, {tuple(logits.shape)}"
+    # Where the model gave no numbers, an adapter need not give any.
+    if bool(((logits.amax(-1) < math.inf) & ~(result.amax(-1) < math.inf)).any()):
+        return "it holds NaN or +inf; expected numbers, and −inf for a token that must not come"
+    return None
 
 
 class Adapter(Part):
@@ -129,12 +135,13 @@ class Adapter(Part):
         return hash(self.fingerprint)
 
     @abstractmethod
-    @promises(_same_shape)
+    @promises(_are_logits)
     def adapt(self, logits: Tensor, ids: Tensor, start: Tensor) -> Tensor:
         """Logits [N, V] of the next token of N rows, from those before; −inf for a token that must not come.
 
         ids: [N, L] int64, prompt and completion so far, padded by −1 behind. start: [N], where the completion begins.
-        Each row must depend on itself alone. The tensors given are not to be changed.
+        Each row must depend on itself alone. The tensors given are not to be changed. Where it raises, rows are given
+        to it again one by one: a request fails if it raises for a row of its own.
         """
 
 

@@ -53,7 +53,8 @@ class Decoder:
         self._ready: deque[Generation] = deque()
         #: Requests that are told of their texts while these are written, with the samples that have told some.
         self._streamed: dict[Generation, dict[int, Telling]] = {}
-        #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little.
+        #: Requests that cannot go on: nothing is left to draw, a grammar is beyond matching, a search found too little,
+        #: who listens to them raises.
         self._lost: dict[Generation, MetagenError] = {}
         self._joint = Joint(rows, stats, self._masks, self._lost)
 
@@ -121,12 +122,13 @@ class Decoder:
                 hidden, self._model.keeps_hidden = self._model.hidden, False
             self._joint.choose(_pick(logits, first[joint]), hidden, joint, first[joint], gone, over, poisoned)
         self._end(gone, over, poisoned)
-        while self._lost:
-            self._failed(*self._lost.popitem())
-        states.leave()
-        states.part()
         if self._streamed:
             self._stream()
+        while self._lost:
+            self._failed(*self._lost.popitem())
+        rows.parameters.faults.clear()
+        states.leave()
+        states.part()
 
     def _stream(self) -> None:
         """Tell of texts so far."""
@@ -139,7 +141,10 @@ class Decoder:
             if number not in told:
                 told[number] = Telling(owner.continuation, partial(owner.request.written, number))
             if told[number].due(count):
-                told[number].hear(rows.ids[row, :count].tolist())
+                try:
+                    told[number].hear(rows.ids[row, :count].tolist())
+                except MetagenError as error:
+                    self._lost.setdefault(owner, error)
 
     # -- choosing --------------------------------------------------------------------------------
 
@@ -203,7 +208,8 @@ class Decoder:
         for row, more in zip(rows.tolist(), behind.tolist(), strict=True):
             owner, after = self._rows.generation(row), int(self._rows.position[row]) + more
             problem = owner.request.prefix.prompt.problem_id
-            self._lost.setdefault(owner, nothing_left(owner.request.params, problem, after))
+            error = self._fault(owner) or nothing_left(owner.request.params, problem, after)
+            self._lost.setdefault(owner, error)
 
     def _masks(self, rows: Ints, held: Ints, behind: Ints | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Of `rows` those numbered `held` are held to grammars: these numbers, and which tokens each may go on by.
@@ -303,7 +309,10 @@ class Decoder:
                 gone.append(row)
                 number = int(columns.sample[row])
                 owner.samples[number] = sample
-                owner.request.note(number, sample)
+                try:
+                    owner.request.note(number, sample)
+                except MetagenError as error:
+                    self._lost.setdefault(owner, error)
                 owner.finished += 1
                 owner.running -= 1
                 self._give_back(owner)
@@ -338,7 +347,12 @@ class Decoder:
                 f"the model returned NaN or infinite logits while it continued a prefix of "
                 f"{len(generation.ids)} tokens; check its weights, or choose dtype='float32'"
             )
-            self._failed(generation, explain(self._model, generation.ids, error))
+            fault = self._fault(generation) or explain(self._model, generation.ids, error)
+            self._failed(generation, fault)
+
+    def _fault(self, g: Generation) -> MetagenError | None:
+        """What an adapter of another package did in this step instead of giving numbers."""
+        return None if g.words is None else self._rows.parameters.faults.get(g.words)
 
     def _sample(self, row: int, flag: int) -> Sample | None:
         """The sample of a row if it ends with its newest token; what it computed is kept in the tree."""

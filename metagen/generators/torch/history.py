@@ -16,8 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.errors import MetagenError
 from metagen.generators.decoding.adapters import LARGE
-from metagen.generators.torch.parameters import RowParams
+from metagen.generators.decoding.words import Words
+from metagen.generators.torch.parameters import Ints, RowParams
 from metagen.generators.torch.send import send
 
 _CPU: Final = torch.device("cpu")
@@ -169,16 +171,32 @@ def forbid_(z: Tensor, params: RowParams, history: History) -> None:
 
 
 def apply_own_(z: Tensor, params: RowParams, history: History) -> None:
-    """Let the adapters of other packages work on the rows of z [N, V] that have them, one after another."""
+    """Let the adapters of other packages work on the rows of z [N, V] that have them, one after another.
+
+    A row for which one fails becomes NaN, and `params.faults` says why; where there is no such place, it raises.
+    """
     for words, found in params.words.items():
-        if not words.adapters:
-            continue
-        rows = params.tensor(found)
-        ids, start = history.ids[rows], history.start[rows]
-        own = z[rows]
+        if words.adapters:
+            _adapt_(z, words, found, params, history)
+
+
+def _adapt_(z: Tensor, words: Words, found: Ints, params: RowParams, history: History) -> None:
+    rows = params.tensor(found)
+    ids, start, own = history.ids[rows], history.start[rows], z[rows]
+    try:
         for adapter in words.adapters:
             own = adapter.adapt(own, ids, start)
-        z[rows] = own.to(z.dtype)
+    except MetagenError as error:
+        if params.faults is None:
+            raise
+        if len(found) > 1:  # rows of several requests, which need not all fail
+            for one in np.split(found, len(found)):
+                _adapt_(z, words, one, params, history)
+            return
+        own = torch.full_like(own, torch.nan)
+        if bool(z[rows].amax() < torch.inf):  # else the model has failed before
+            params.faults[words] = error
+    z[rows] = own.to(z.dtype)
 
 
 def _forbid_repeats(z: Tensor, params: RowParams, history: History) -> None:

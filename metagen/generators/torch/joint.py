@@ -79,6 +79,9 @@ class Joint:
         raw = torch.log_softmax(logits, -1)
         adapted = torch.log_softmax(adapt(logits, params, columns.history(rows), allowed), -1)
         bad = raw.isnan().any(-1).cpu().numpy()
+        # Also those of which no token is left; whose adapters have failed is known by their words.
+        faults = params.faults or {}
+        lost = adapted.isnan().any(-1).cpu().numpy() if faults else bad
         confidences = confidence(raw, params)[:, 0].cpu().numpy() if params.most_logprobs else None
         owners: dict[Generation, list[int]] = {}
         for i, row in enumerate(rows.tolist()):
@@ -87,7 +90,7 @@ class Joint:
             if g in self._lost:
                 continue
             own = np.array(sorted(places, key=lambda i: columns.sample[rows[i]]), np.int64)
-            if bad[own].any():
+            if bad[own].any() or (g.words in faults and lost[own].any()):
                 poisoned += rows[own].tolist()
                 continue
             self._stats.generated += len(own)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from metagen.errors import MetagenError
 from metagen.generators.decoding.parameters import CUTS, ORDER, SamplingParams
 from metagen.generators.decoding.parameters import OFF as DEFAULTS
 from metagen.generators.decoding.words import Words
@@ -78,12 +79,14 @@ def values(params: SamplingParams) -> Floats:
 class RowParams:
     """The table's rows in use [R, columns] in float64. A temperature of 0 is greedy.
 
-    known: what the numbers of the column `words` mean.
+    known: what the numbers of the column `words` mean. faults: where it is noted why adapters of other packages fail,
+    by the words that name them (`history.apply_own_`); None: they raise.
     """
 
     table: Floats
     known: tuple[Words, ...] = (_NOTHING,)
     device: torch.device = _CPU
+    faults: dict[Words, MetagenError] | None = None
     _made: dict[tuple[str, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
     _parts: dict[str, tuple[Tensor | None, RowParams]] = field(default_factory=dict, repr=False)
 
@@ -106,14 +109,14 @@ class RowParams:
 
     def take(self, index: Ints | abc.Sequence[int]) -> RowParams:
         """The parameters of the rows `index` [n], picked or repeated."""
-        return RowParams(self.table[np.asarray(index, np.int64)], self.known, self.device)
+        return RowParams(self.table[np.asarray(index, np.int64)], self.known, self.device, self.faults)
 
     def at(self, mu: Floats) -> RowParams:
         """The same, with other cuts of mirostat [R]."""
         table = self.table.copy()
         table[:, PLACE["mu"]] = mu
         made = {key: column for key, column in self._made.items() if key[0] != "mu"}
-        other = RowParams(table, self.known, self.device, made, self._parts)
+        other = RowParams(table, self.known, self.device, self.faults, made, self._parts)
         # What is found out lazily does not depend on the cuts.
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k not in other.__dict__})
         return other
@@ -294,6 +297,8 @@ class Parameters:
         self.count = 0
         self._table = np.tile(_OFF, (capacity, 1))
         self._known: dict[Words, int] = {_NOTHING: 0}
+        #: Of the step that is under way (`RowParams`).
+        self.faults: dict[Words, MetagenError] = {}
         self._device = device
         self._made: RowParams | None = None
 
@@ -301,7 +306,8 @@ class Parameters:
     def rows(self) -> RowParams:
         """Of the rows in use."""
         if self._made is None:
-            self._made = RowParams(self._table[: self.count].copy(), tuple(self._known), self._device)
+            table = self._table[: self.count].copy()
+            self._made = RowParams(table, tuple(self._known), self._device, self.faults)
         return self._made
 
     def add(self, rows: Ints, params: SamplingParams, words: Words | None = None) -> None:
