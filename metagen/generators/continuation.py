@@ -135,11 +135,16 @@ class Continuation:
         return len(tail) < self._longest or any(one in tail for one in self._wanted)
 
     def _make(self, text: str, ids: list[int], logprobs: abc.Sequence[float], **how: Any) -> Sample:
-        each = tuple(logprobs) if self._request.params.logprobs else None
+        first = self.begin(ids)
         # Behind dropped tokens that were not written as they were, ids do not continue those of the prefix.
-        same = tuple(ids[: len(self._dropped)]) == self._dropped
-        added = tuple(ids[len(self._dropped) :]) if same else None
+        added = None if first is None else tuple(ids[first:])
+        each = tuple(logprobs[first or 0 :]) if self._request.params.logprobs else None
         return Sample(text, added, len(logprobs), float(sum(logprobs)), each, **how)
+
+    def begin(self, ids: list[int]) -> int | None:
+        """How many of the new ids are dropped tokens, written as they were; None if these were written otherwise."""
+        dropped = len(self._dropped)
+        return dropped if tuple(ids[:dropped]) == self._dropped else None
 
     def _find_end(self, text: str) -> tuple[int | None, int | None]:
         """Where a stop string cuts the new text, or else where the delimiter ends in it."""

@@ -93,7 +93,8 @@ class Sample:
     generated: tokens decoded, the end token included (this is what was paid for).
     step_end: for `until=Step`, the offset in `text` just after the delimiter; None if it was not reached.
     logprob: sum over decoded tokens (the end token included) under the raw model; None if unknown.
-    token_logprobs, token_confidences: one number for each decoded token, where they are kept.
+    token_logprobs, token_confidences: one number for each decoded token, where they are kept; without those of the
+    prompt that healing writes as they were, which `ids` do not hold either.
     computed: tokens that were decoded for it and not for another sample of the request, which began alike; None: all.
     forced: of `generated`, tokens that a grammar forced: run together with others, and drawn by nobody.
     score: by which a search ranks it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from openai.types.chat.chat_completion import ChoiceLogprobs
 from openai.types.completion_choice import Logprobs
 
 import metagen as mg
+from metagen.generators.engine import EvaluateRequest
 from metagen.serve.logprobs import spell
 from tests.serve.serving import QUESTION, Running, serving_made
 
@@ -115,6 +117,31 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer() -> None:
     (only,) = choice.logprobs.content
     assert only.token == choice.message.content
     assert math.exp(only.logprob) == pytest.approx(0.6 if only.token == "a" else 0.4)
+
+
+def test_behind_a_healed_prompt_each_token_has_its_own_number() -> None:
+    """The prompt's last token is drawn anew, and is no part of the answer."""
+    prompt, told = "Q:a=12+7;b=a*3;b?\nS:\na=1", 0
+    with (
+        mg.TorchEngine("tiny-bpe", threads=1) as engine,
+        serving_made({"one": mg.Sample(engine.generator(healing=True, max_tokens=40))}) as running,
+    ):
+        head = engine.render(mg.Sequence.of(prompt)) or ()
+        number = {engine.decode((i,)): i for i in range(len(engine._tokenizer.constraints().texts))}
+        for seed in range(4):
+            found: Any = (
+                running.client.completions.create(model="one", prompt=prompt, logprobs=0, seed=seed)
+                .choices[0]
+                .logprobs
+            )
+            if found is None:  # the end of the prompt was written otherwise
+                continue
+            ids = head + tuple(number[text] for text in found.tokens)
+            asked = EvaluateRequest(ids, tuple(range(len(head) - 1, len(ids) - 1)))
+            (read,) = asyncio.run(engine.evaluate([asked]))
+            assert found.token_logprobs == pytest.approx([v for (v,) in read.values], abs=1e-4)
+            told += 1
+    assert told
 
 
 class Stripping(mg.EnumerableEngine):

@@ -372,7 +372,8 @@ class Decoder:
         if self._weighs(row):
             sample = replace(sample, log_mass=float(self._rows.log_mass[row]))
         if owner.request.params.top_logprobs:
-            sample = replace(sample, token_confidences=tuple(self._rows.confidences[row, :count].tolist()))
+            own = self._rows.confidences[row, owner.continuation.begin(ids) or 0 : count]
+            sample = replace(sample, token_confidences=tuple(own.tolist()))
         return sample
 
     def _keep(self, row: int, owner: Generation, ids: list[int]) -> None:

@@ -163,8 +163,9 @@ class Joint:
         flag = owner.ends[token]
         if not flag and count + 1 < columns.limit[row]:
             return None
+        ids = [*columns.ids[row, :count].tolist(), token]
         sample = owner.continuation.sample(
-            [*columns.ids[row, :count].tolist(), token],
+            ids,
             [*columns.logprobs[row, :count].tolist(), float(raw[place, token])],
             eos=bool(flag & EOS),
             stop=bool(flag & STOP),
@@ -172,10 +173,8 @@ class Joint:
         )
         if sample is None or confidences is None:
             return sample
-        return replace(
-            sample,
-            token_confidences=(*columns.confidences[row, :count].tolist(), float(confidences[place])),
-        )
+        own = columns.confidences[row, owner.continuation.begin(ids) or 0 : count].tolist()
+        return replace(sample, token_confidences=(*own, float(confidences[place])))
 
     def _finish(self, g: Generation, after: int, over: list[Generation]) -> None:
         """Hand out the results that are asked for; the first pays for the whole search.

@@ -15,6 +15,7 @@ from scipy import stats
 from metagen.errors import UnsupportedError
 from metagen.generators.decoding.grammar import Grammar
 from metagen.generators.decoding.healing import Boundaries, ForcedBytes
+from metagen.generators.decoding.search import BeamSearch
 from metagen.generators.engine import EvaluateRequest, Generated, GenerateRequest, SamplingParams
 from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.primitive import EngineGenerator
@@ -33,7 +34,10 @@ def pairs() -> Iterator[TorchEngine]:
 def ask(engine: TorchEngine, prefix: str | Sequence, n: int = 16, most: int = 48, **params: Any) -> Generated:
     given = SamplingParams(max_tokens=most, **params)
     whole = Sequence.of(prefix) if isinstance(prefix, str) else prefix
-    return asyncio.run(engine.generate(GenerateRequest(whole, tuple(range(n)), given, max_tokens=most)))
+    ranks = tuple(range(n)) if given.search is not None else ()
+    return asyncio.run(
+        engine.generate(GenerateRequest(whole, tuple(range(n)), given, max_tokens=most, ranks=ranks))
+    )
 
 
 def test_the_text_begins_behind_the_prompt_and_may_begin_within_a_token(pairs: TorchEngine) -> None:
@@ -47,6 +51,27 @@ def test_the_text_begins_behind_the_prompt_and_may_begin_within_a_token(pairs: T
         if sample.ids is not None:
             assert len(sample.ids) == sample.generated - 1 - (sample.finish == "eos")
             assert pairs._tokenizer.decode(list(sample.ids)) == sample.text
+
+
+@pytest.mark.parametrize("search", [None, BeamSearch(4)])
+def test_numbers_by_token_are_those_of_the_tokens_behind_the_prompt(
+    pairs: TorchEngine, search: BeamSearch | None
+) -> None:
+    given: dict[str, Any] = {"healing": True, "logprobs": True, "top_logprobs": 2, "search": search}
+    found = [s for s in ask(pairs, PROMPT, 4, **given).samples if s.ids]
+    assert found
+    head = pairs.render(Sequence.of(PROMPT)) or ()
+    every = tuple(range(pairs._tokenizer.vocab_size))
+    for sample in found:
+        ids = sample.ids or ()
+        at = tuple(range(len(head) - 1, len(head) + len(ids) - 1))
+        (own,) = asyncio.run(pairs.evaluate([EvaluateRequest(head + ids, at)]))
+        (whole,) = asyncio.run(pairs.evaluate([EvaluateRequest(head + ids, at, every)]))
+        best = [-np.maximum(np.sort(row)[-2:], -100.0).mean() for row in whole.values]
+        logprobs, sure = sample.token_logprobs or (), sample.token_confidences or ()
+        assert len(logprobs) == len(sure) == len(ids) + (sample.finish == "eos")
+        assert logprobs[: len(ids)] == pytest.approx([v for (v,) in own.values], abs=1e-4)
+        assert sure[: len(ids)] == pytest.approx(best, abs=1e-4)
 
 
 def test_where_nothing_can_be_healed_nothing_changes() -> None:
