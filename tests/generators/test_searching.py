@@ -189,8 +189,10 @@ def test_a_budget_bounds_a_search_with_hidden_states_and_several_at_once(engine:
 
     async def work() -> None:
         limited = scope(budget=Budget(generated=30))
+        began = engine.stats.generated
         await asyncio.wait_for(lookahead.generate(START, scope=limited), 60)
         assert 0 < (limited.usage.generated or 0) <= 30
+        assert engine.stats.generated - began == limited.usage.generated
         shared = scope(budget=Budget(generated=100))
         before = engine.stats.generated
         asked = [beams.generate(START, scope=shared.child(f"try/{i}")) for i in range(3)]

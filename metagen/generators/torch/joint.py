@@ -93,9 +93,10 @@ class Joint:
             if bad[own].any() or (g.words in faults and lost[own].any()):
                 poisoned += rows[own].tolist()
                 continue
-            self._stats.generated += len(own)
             # A search that reads hidden states looks at what follows its prefix, and then at each of its rows.
-            g.decoded += len(own) if g.hidden is None else 0
+            looked = len(own) if g.hidden is None else 0
+            self._stats.generated += looked
+            g.decoded += looked
             at = send(own, logits.device)
             step = Step(
                 adapted[at],
