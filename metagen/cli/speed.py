@@ -36,6 +36,8 @@ def advice(speed: Speed) -> list[str]:
     fastest = max(alike, key=lambda one: one.over(default))
     said = f"Engines that are told no threads take {fastest.threads} for this model from now on"
     found = [f"{said}." if fastest is not default else f"{said}, as before."]
+    if not speed.kept:
+        found = [f"The measurement cannot be kept: write threads: {fastest.threads} in the experiment file."]
     gain = best.over(fastest)
     if (best.dtype, best.quantization) == (default.dtype, default.quantization) or gain < WORTH_IT:
         found.append(

@@ -46,10 +46,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """All timings of a model."""
+    """All timings of a model. kept: engines will know of them."""
 
     model: str
     timings: tuple[Timing, ...]
+    kept: bool = True
 
     @property
     def default(self) -> Timing:
@@ -86,6 +87,7 @@ def measure(model: str, told: Callable[[str], None] = lambda _: None) -> Speed:
         if importlib.util.find_spec("torchao") is not None:
             formats += [("bfloat16", "int8"), ("bfloat16", "int4")]
     found: list[Timing] = []
+    kept = True
     for dtype, quantization in formats:
         alike: list[tuple[str, Timing]] = []
         for threads in sorted({1, cores(), usual[2]}):
@@ -102,9 +104,9 @@ def measure(model: str, told: Callable[[str], None] = lambda _: None) -> Speed:
             alike.append((fingerprint, here))
         if alike:
             fingerprint, best = max(alike, key=lambda one: one[1].over(alike[0][1]))
-            remember(fingerprint, best.threads)
+            kept &= remember(fingerprint, best.threads)
         found += [timing for _, timing in alike]
-    return Speed(model, tuple(found))
+    return Speed(model, tuple(found), kept)
 
 
 def _rate(engine: TorchEngine, rows: int) -> float:

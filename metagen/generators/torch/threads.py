@@ -45,13 +45,22 @@ def take(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def remember(fingerprint: str, threads: int) -> None:
-    """Keep what was measured for a model in its number format, by its fingerprint."""
+def remember(fingerprint: str, threads: int) -> bool:
+    """Keep what was measured for a model in its number format, by its fingerprint; False where that fails, with a
+    warning.
+    """
     file = _file(fingerprint)
-    file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(json.dumps({"threads": threads}) + "\n", "utf-8")
-    unfinished.replace(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps({"threads": threads}) + "\n", "utf-8")
+        unfinished.replace(file)
+    except OSError as error:
+        remedy = "set METAGEN_CACHE to a directory of your own"
+        told = {"file": str(file), "error": str(error), "remedy": remedy}
+        _LOG.warning("a measurement cannot be kept", extra=told)
+        return False
+    return True
 
 
 def recall(fingerprint: str) -> int | None:

@@ -59,6 +59,18 @@ def test_engines_take_the_threads_that_were_the_fastest(quick: None, monkeypatch
     assert TorchEngine("tiny-0.1m").threads == 1  # the user's word
 
 
+def test_a_measurement_that_cannot_be_kept_is_told_all_the_same(
+    quick: None, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (cache / "file").touch()
+    monkeypatch.setenv("METAGEN_CACHE", str(cache / "file"))
+    found = speed.measure("tiny-0.1m")
+    assert found.best.threads == 4 and not found.kept
+    assert any("write threads: 4" in line for line in advice(found))
+    (warning, *_) = [one for one in caplog.records if one.message == "a measurement cannot be kept"]
+    assert str(cache / "file") in vars(warning)["file"] and "METAGEN_CACHE" in vars(warning)["remedy"]
+
+
 def test_why_steps_are_not_compiled_is_told(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     monkeypatch.setattr(build, "extension", lambda: None)
