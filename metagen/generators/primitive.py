@@ -342,12 +342,17 @@ class EngineGenerator(Primitive):
         return len(self.engine.encode(prefix.text)) + self._thought_tokens(prefix)
 
     def _count_thought(self, sample: Sample) -> Sample:
-        """The tokens of its thought, where its ids begin with those that write it."""
-        thought = sample.thought
-        if thought is None or thought.tokens is not None or sample.ids is None:
+        """The tokens of its thought, where its ids are all thought, or begin with those that write it."""
+        thought, ids = sample.thought, sample.ids
+        if thought is None:
             return sample
-        own = self.engine.encode(thought.written or "")
-        known = len(own) if sample.ids[: len(own)] == own else None
+        known = thought.tokens
+        if not thought.ended and (self.params.search is not None or self.params.healing):
+            # What was decoded are other rows too, or tokens of the prompt.
+            known = None if ids is None else len(ids) + (sample.finish in ("eos", "stop"))
+        elif known is None and ids is not None:
+            own = self.engine.encode(thought.written or "")
+            known = len(own) if ids[: len(own)] == own else None
         return dataclasses.replace(sample, thought=dataclasses.replace(thought, tokens=known))
 
     def _thought_tokens(self, prefix: Sequence) -> int:

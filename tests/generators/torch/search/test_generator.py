@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_samples_are_ranks(engine: TorchEngine, search: SearchSpec) -> None:
 def test_beams_are_no_independent_samples(engine: TorchEngine) -> None:
     assert engine.generator().independent
     assert not any(engine.generator(search=search).independent for search in SEARCHES)
+
+
+@pytest.mark.parametrize("params", [{"search": BeamSearch(4)}, {"healing": True}])
+def test_what_is_all_thought_has_the_tokens_of_its_own_ids(params: dict[str, Any]) -> None:
+    """Not those of the whole search, which the first result pays for, nor those that write the prompt's end anew."""
+    prompt = Sequence.of("Q:a=12+7;b=a*3;b?\nS:\na=1")
+    with TorchEngine("tiny-bpe", threads=1) as pieces:
+        generator = pieces.generator(max_tokens=6, thought_end="</think>", **params)
+        found = asyncio.run(generator.generate(prompt, n=4, scope=Scope.root("p", seed=3)))
+    seen = [(s.thought.tokens, len(s.tokens.ids)) for s in found if s.thought and s.tokens]
+    assert seen and all(tokens == ids > 0 for tokens, ids in seen)
 
 
 @pytest.mark.parametrize(("search", "n"), [(BeamSearch(4), 5), (ContrastiveSearch(), 2)])
