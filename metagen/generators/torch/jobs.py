@@ -99,6 +99,7 @@ class Prefill:
 
     reuse: prefix tokens that may be read from the tree at most, so that all wanted logits are computed.
     wanted: positions whose logits are needed, ascending. at: tokens that the row holds. sound: its logits are numbers.
+    found: what is kept of them, some positions at a time.
     """
 
     owner: Generation | Evaluation

@@ -17,7 +17,7 @@ from metagen.generators.torch.prefix_tree import Node, PrefixTree
 
 #: Tokens of one batch, padding included; longer prefixes take several steps.
 AREA = 2048
-#: Logits that are looked at for numbers in one operation.
+#: Logits that are looked at for numbers, or read, in one operation.
 PART = 256
 #: Waiting prefills that one step may pass over.
 LOOK_AHEAD = 256
@@ -27,8 +27,10 @@ class Prefiller:
     """Runs prefills in the order of their arrival.
 
     No prefix is computed twice: a prefill whose next token another one is computing after the same
-    prefix waits for it, and then finds it in the tree. `done(job, logits)` is called with the tree's lock on
-    `job.node` held by the callee, `failed(job, error)` when the logits are no numbers.
+    prefix waits for it, and then finds it in the tree. `read(job, positions, logits)` says what is kept of the logits
+    [positions, V] that follow some of the wanted positions: those of a long text are many times its keys and values.
+    `done(job, found)` is called with all of that, and with the tree's lock on `job.node` held by the callee,
+    `failed(job, error)` when the logits are no numbers, or `read` raises.
     """
 
     def __init__(
@@ -37,11 +39,12 @@ class Prefiller:
         tree: PrefixTree[Any],
         rows: range,
         stats: EngineStats,
+        read: Callable[[Prefill, list[int], torch.Tensor], torch.Tensor],
         done: Callable[[Prefill, torch.Tensor], None],
         failed: Callable[[Prefill, MetagenError], None],
     ) -> None:
         self._model: Any = model
-        self._tree, self._stats, self._done, self._failed = tree, stats, done, failed
+        self._tree, self._stats, self._read, self._done, self._failed = tree, stats, read, done, failed
         self._free = list(rows)
         self._waiting: deque[Prefill] = deque()
         self._running: list[Prefill] = []
@@ -86,15 +89,25 @@ class Prefiller:
         sound: list[bool] = torch.cat(sums).isfinite().tolist() if len(logits) else []
         at = 0
         for (job, n), here in zip(batch, wanted, strict=True):
-            job.at += n
             if here:
-                # Beside rows with another head, there is more than this job's head gives.
-                job.found.append(logits[at : at + len(here), : job.outputs])
                 job.sound &= all(sound[at : at + len(here)])
+                # Beside rows with another head, there is more than this job's head gives.
+                self._keep(job, [job.at + p for p in here], logits[at : at + len(here), : job.outputs])
                 if job.wants_hidden:
                     job.hidden.append(self._model.hidden[at : at + len(here)])
                 at += len(here)
+            job.at += n
         self._finish([job for job, _ in batch if job.at == len(job.ids)])
+
+    def _keep(self, job: Prefill, positions: list[int], logits: torch.Tensor) -> None:
+        """Read the logits, which is pointless where the job fails."""
+        try:
+            for a in range(0, len(positions), PART):
+                if job.sound and job in self._running:
+                    job.found.append(self._read(job, positions[a : a + PART], logits[a : a + PART]))
+        except MetagenError as error:
+            self._leave(job, poisoned=True)  # nobody has seen all of its logits
+            self._failed(job, error)
 
     def _admit(self) -> None:
         busy = {job.key for job in self._running}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import abc
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,25 +35,36 @@ class Decoding:
 
 
 def read(
-    request: EvaluateRequest, wanted: tuple[int, ...], logits: Tensor, decoding: Decoding | None
-) -> Reading:
-    """What the request asks for, of `logits` [wanted, V].
+    request: EvaluateRequest, positions: abc.Sequence[int], logits: Tensor, decoding: Decoding | None
+) -> Tensor:
+    """[positions, K] in float64: what the request asks of some of its positions, by the `logits` [positions, V] there.
+
+    These are the outputs of a head that scores, or log-probabilities, with the entropy behind them if it is asked for.
 
     Raises InputError where all that restricts a token together leaves none.
     """
-    place = {p: i for i, p in enumerate(wanted)}
-    at = [place[p] for p in request.positions]
     if request.outputs:
-        return tuple(map(tuple, logits[at].tolist())), None
-    logprobs = _raw(logits)[at] if decoding is None else _adapt(request, logits[at], decoding)
-    entropies = None
-    if request.entropies:
-        # −p log p is 0 where p is.
-        entropies = tuple(torch.special.entr(logprobs.exp()).sum(-1, dtype=torch.float64).tolist())
+        return logits.double()
+    logprobs = _raw(logits) if decoding is None else _adapt(request, positions, logits, decoding)
     if request.labels is None:
-        following = [request.ids[p + 1] for p in request.positions]
-        return tuple((v,) for v in logprobs[range(len(at)), following].tolist()), entropies
-    return tuple(map(tuple, logprobs[:, list(request.labels)].tolist())), entropies
+        following = np.array([request.ids[p + 1] for p in positions], np.int64)
+        found = logprobs.gather(1, send(following[:, None], logits.device)).double()
+    else:
+        found = logprobs[:, list(request.labels)].double()
+    if not request.entropies:
+        return found
+    # −p log p is 0 where p is.
+    entropies = torch.special.entr(logprobs.exp()).sum(-1, keepdim=True, dtype=torch.float64)
+    return torch.cat([found, entropies], 1)
+
+
+def collect(request: EvaluateRequest, wanted: tuple[int, ...], found: Tensor) -> Reading:
+    """What was read of the positions `wanted`, `found` [wanted, K], in the order in which it was asked for."""
+    place = {p: i for i, p in enumerate(wanted)}
+    rows = found[[place[p] for p in request.positions]].tolist()
+    if request.outputs or not request.entropies:
+        return tuple(map(tuple, rows)), None
+    return tuple(tuple(row[:-1]) for row in rows), tuple(row[-1] for row in rows)
 
 
 def _raw(logits: Tensor) -> Tensor:
@@ -60,15 +72,19 @@ def _raw(logits: Tensor) -> Tensor:
     return without_ruled_out(logits, torch.log_softmax(logits, -1))
 
 
-def _adapt(request: EvaluateRequest, logits: Tensor, decoding: Decoding) -> Tensor:
+def _adapt(
+    request: EvaluateRequest, positions: abc.Sequence[int], logits: Tensor, decoding: Decoding
+) -> Tensor:
     """[positions, V]: log-probabilities behind all adapters."""
-    n, device = len(request.positions), logits.device
+    n, device = len(positions), logits.device
     params = RowParams.of([decoding.params] * n, [decoding.words] * n, device)
-    heads = [request.ids[: p + 1] for p in request.positions]
+    heads = [request.ids[: p + 1] for p in positions]
     history = History.of(heads, [request.start] * n, device=device)
     allowed = None
     if decoding.masks is not None:
-        allowed = torch.arange(n, device=device), send(decoding.masks, device)
+        place = {p: i for i, p in enumerate(request.positions)}
+        masks = decoding.masks[[place[p] for p in positions]]
+        allowed = torch.arange(n, device=device), send(masks, device)
     if decoding.params.temperature == 0:
         found = distribution(logits, params, history, allowed).log()
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from metagen.errors import InputError, MetagenError
+from metagen.errors import MetagenError
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.engine import EngineStats, Evaluated
 from metagen.generators.torch.decode import Decoder, answer
@@ -19,7 +19,7 @@ from metagen.generators.torch.jobs import Evaluation, Generation, Prefill, Ticke
 from metagen.generators.torch.models.language_model import LanguageModel
 from metagen.generators.torch.prefill import Prefiller
 from metagen.generators.torch.prefix_tree import PrefixTree
-from metagen.generators.torch.reading import read
+from metagen.generators.torch.reading import collect, read
 from metagen.generators.torch.rows import Rows
 
 
@@ -44,6 +44,7 @@ class Scheduler:
             tree,
             range(rows.capacity * (draft.drafts if draft else 1), model.rows),
             stats,
+            _read,
             self._take_over,
             lambda job, e: self._fail(job.ticket, e),
         )
@@ -92,14 +93,14 @@ class Scheduler:
             self.cancel([ticket])
             self._reply(ticket, error)
 
-    def _take_over(self, job: Prefill, logits: torch.Tensor) -> None:
+    def _take_over(self, job: Prefill, found: torch.Tensor) -> None:
         owner = job.owner
         if isinstance(owner, Evaluation):
             assert job.node is not None
             self._tree.unlock(job.node)
-            self._answer_evaluation(job, owner, logits)
+            self._answer_evaluation(job, owner, found)
             return
-        owner.node, owner.logits, owner.prefilled = job.node, logits[-1:], len(job.ids) - job.cached
+        owner.node, owner.logits, owner.prefilled = job.node, found[-1:], len(job.ids) - job.cached
         owner.hidden = torch.cat(job.hidden) if job.hidden else None
         # The prefill gave back its whole promise; the part for one row lives on.
         owner.reserved = job.spill
@@ -112,16 +113,19 @@ class Scheduler:
             generation.ticket.done = True
             self._reply(generation.ticket, answer(generation))
 
-    def _answer_evaluation(self, job: Prefill, evaluation: Evaluation, logits: torch.Tensor) -> None:
-        request, decoding = evaluation.requests[job.index], evaluation.decodings[job.index]
-        try:
-            values, entropies = read(request, job.wanted, logits, decoding)
-        except InputError as error:
-            self._fail(job.ticket, error)
-            return
+    def _answer_evaluation(self, job: Prefill, evaluation: Evaluation, found: torch.Tensor) -> None:
+        values, entropies = collect(evaluation.requests[job.index], job.wanted, found)
         evaluation.answers[job.index] = Evaluated(values, len(job.ids) - job.cached, job.cached, entropies)
         self._stats.cached += job.cached
         evaluation.left -= 1
         if not evaluation.left and not evaluation.ticket.done:
             evaluation.ticket.done = True
             self._reply(evaluation.ticket, evaluation.answers)
+
+
+def _read(job: Prefill, positions: list[int], logits: torch.Tensor) -> torch.Tensor:
+    """What is kept of the logits that follow some positions: of a generation the last, without the others' memory."""
+    owner, i = job.owner, job.index
+    if isinstance(owner, Generation):
+        return logits[-1:].clone()
+    return read(owner.requests[i], positions, logits, owner.decodings[i])

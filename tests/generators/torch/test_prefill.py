@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from metagen.errors import MetagenError, NumericsError
-from metagen.generators.engine import EngineStats
+from metagen.errors import MetagenError, NumericsError, PluginError
+from metagen.generators.decoding.adapters import Adapter
+from metagen.generators.engine import EngineStats, EvaluateRequest, SamplingParams
+from metagen.generators.models.recipes import Table
+from metagen.generators.torch import TorchEngine
 from metagen.generators.torch.jobs import Evaluation, Prefill, Ticket
 from metagen.generators.torch.models.ids import FunctionModel
 from metagen.generators.torch.prefill import Prefiller
@@ -55,6 +59,7 @@ class Desk:
             self.tree,
             range(ROWS),
             EngineStats(),
+            lambda job, positions, found: found,
             lambda *found: self.done.append(found),
             self.fail,
         )
@@ -141,3 +146,73 @@ def test_a_row_that_is_cancelled_may_hold_what_nobody_has_seen(desk: Desk) -> No
     desk.prefiller.step()
     desk.prefiller.cancel([job.ticket])
     assert desk.poisoned == [job.row] and desk.tree.reserved == 0
+
+
+TEXT = "abbab" * 160
+
+
+def weights(prompt: str, done: tuple[str, ...]) -> Any:
+    """Of the length of the completion."""
+    p = np.array([1.0 + len(done) % 7, 2.0 + len(done) % 5, 1.0])
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("labels", [None, (2, 0)])
+@pytest.mark.parametrize("params", [None, SamplingParams(temperature=0.5, banned=((2,),))])
+def test_the_logits_of_a_long_text_are_read_piece_by_piece(
+    monkeypatch: pytest.MonkeyPatch, labels: tuple[int, ...] | None, params: SamplingParams | None
+) -> None:
+    """None are held when the model goes on; the order of positions is the request's, and one may come twice."""
+    with TorchEngine(Table(("a", "b", "."), weights, name="long"), threads=1) as engine:
+        model, original = engine._model, engine._model.extend
+        made: list[weakref.ref[Any]] = []
+        held: list[int] = []
+
+        def extend(*args: Any) -> torch.Tensor:
+            held.append(sum(one() is not None for one in made))
+            array = original(*args).numpy().copy()
+            made.append(weakref.ref(array))
+            return torch.from_numpy(array)
+
+        monkeypatch.setattr(model, "extend", extend)
+        monkeypatch.setattr(model, "chunk", 300)
+        ids = engine.encode("x" + TEXT)
+        start = len(ids) - len(TEXT)
+        positions = (*range(len(ids) - 2, start - 1, -1), len(ids) - 2)
+        request = EvaluateRequest(ids, positions, labels, entropies=True, params=params, start=start)
+        (found,) = asyncio.run(engine.evaluate([request]))
+    assert len(held) > 2 and not any(held)
+    for p, values, entropy in zip(positions, found.values, found.entropies or (), strict=True):
+        q = weights("x", tuple(TEXT[: p + 1 - start]))
+        if params is not None:
+            q = q**2 * (1, 1, 0) / (q[:2] ** 2).sum()
+        wanted = (ids[p + 1],) if labels is None else labels
+        with np.errstate(divide="ignore"):
+            assert values == pytest.approx(np.log(q[list(wanted)]).tolist(), abs=1e-5)
+        assert entropy == pytest.approx(-sum(x * np.log(x) for x in q if x), abs=1e-5)
+
+
+def test_a_text_that_cannot_be_read_fails_alone() -> None:
+    """Before its end, and with the other texts of its request."""
+
+    class Late(Adapter):
+        def adapt(self, logits: torch.Tensor, ids: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+            if int((ids >= 0).sum(1).max()) > 100:
+                raise ValueError("too long")
+            return logits
+
+    params = SamplingParams(adapters=(Late(),))
+    with TorchEngine(Table(("a", "b", "."), weights, name="long"), threads=1) as engine:
+
+        def read(text: str) -> EvaluateRequest:
+            ids = engine.encode(text)
+            return EvaluateRequest(ids, tuple(range(len(ids) - 1)), params=params)
+
+        async def together() -> list[Any]:
+            asked = [[read(TEXT), read("ab")], [read("ba")], [read("ab" * 10)]]
+            return await asyncio.gather(*map(engine.evaluate, asked), return_exceptions=True)
+
+        failed, short, longer = asyncio.run(together())
+        assert isinstance(failed, PluginError) and "too long" in str(failed)
+        assert [len(one.values) for one in (*short, *longer)] == [1, 19]
+        assert engine._tree.reserved == engine._tree.locked == 0
