@@ -217,12 +217,15 @@ class Attempts:
     async def _write(self, one: _Try, charge: Usage) -> None:
         """Put an attempt on disk, before it begins."""
         items = [self._call.record_place(self.misses[p]) for p in one.places]
-        told: dict[str, Any] = {"label": self._call.place.problem.label}
+        who = self._call.place.problem.began_by
+        told: dict[str, Any] = {} if who is None else {"label": who}
         if len(items) != 1:
             told["items"] = [(content.hex(), n) for *_, content, n in items]
         made = items[0] if items else self._call.record_place(self.misses[0])
         key, began = uuid.uuid4().bytes, time.time()
-        one.row = Row(key, *made, told, charge, one.worst, status="open", limit=ATTEMPT, started=began)
+        one.row = Row(
+            key, *made, told or None, charge, one.worst, status="open", limit=ATTEMPT, started=began
+        )
         try:
             await self._call.place.problem.journal.record([one.row])
         except BaseException:
@@ -322,19 +325,18 @@ def recall(place: Place) -> None:
     if problem.history.rows and (account is None or problem.id in account.recalled):
         return
     found = list(_open(journal.attempts(problem.id), journal.of_problem(problem.id), journal.inflight))
-    # Journals of earlier versions do not tell who began it.
-    own = (None, problem.label)
+    # Journals of earlier versions, and calls in Python, do not tell who began it.
+    mine = [problem.began_by is None or label in (None, problem.began_by) for *_, label in found]
     if not problem.history.rows:
-        problem.history.rows += [one for one, _, label in found if label in own]
+        problem.history.rows += [one for (one, *_), own in zip(found, mine, strict=True) if own]
     at: Place | None = place
     while at is not None:
         for one in at.own_accounts:
             if problem.id not in one.recalled:
                 one.recalled.add(problem.id)
                 below = f"{at.path}/" if at.path else ""
-                for gone, charge, label in found:
-                    whose = one in problem.shared or label in own
-                    if whose and f"{gone.path}/".startswith(below):
+                for (gone, charge, _), own in zip(found, mine, strict=True):
+                    if (own or one in problem.shared) and f"{gone.path}/".startswith(below):
                         one.charge(charge)
         at = at.above
 

@@ -24,6 +24,7 @@ import sqlite3
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ REACHED = "SELECT COUNT(*) FROM rows INDEXED BY rows_of_problem WHERE problem IN
 BOUND = "SELECT id, digest FROM problems ORDER BY id"
 #: How the number of acknowledged records is kept beside a journal: it, and its complement.
 TALLY = struct.Struct("<QQ")
+#: Times that a file is copied, which may change meanwhile; and seconds after which a copy took long.
+COPIES, SOON = 5, 0.5
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 #: A row as SQLite holds it, in the order of the table's columns.
 Columns = tuple[Any, ...]
@@ -270,6 +273,8 @@ class SQLiteJournal:
         self._copied: tempfile.TemporaryDirectory[str] | None = None
         #: Sizes and times of what is read so, when it was opened.
         self._stamps: list[tuple[int, int]] = []
+        #: When the next copy may be made, by the monotonic clock.
+        self._due = 0.0
         self._lock: filelock.FileLock | None = None
         self._writer: sqlite3.Connection | None = None
         self._tally: int | None = None
@@ -353,11 +358,20 @@ class SQLiteJournal:
         self.limits = self._limits()
 
     def follow(self) -> None:
-        """Read on where only a copy can be read, and another process has recorded more since it was made."""
-        if self._stamps and self._stamps != self._stamps_now():
-            self._reader.close()
+        """Read on where only a copy can be read, and another process has recorded more since it was made.
+
+        A copy that takes long is not made again soon.
+        """
+        if not self._stamps or time.monotonic() < self._due or self._stamps == self._stamps_now():
+            return
+        old = self._reader
+        try:
             self._readable()
             self._reader = self._connect(read_only=True)
+        except BaseException:
+            self._stamps = [(-1, -1)]  # tried again at the next look
+            raise
+        old.close()
 
     def problems(self) -> list[str]:
         """Ids of the problems that have rows."""
@@ -456,6 +470,7 @@ class SQLiteJournal:
 
     def keep(self, name: str, value: str) -> str:
         """A fact that never changes: the value that it was first given, which is this one if it has none yet."""
+        self._at_home()
         assert self._writer is not None
         with self._writing, self._errors("write"), self._writer:
             self._writer.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
@@ -583,19 +598,31 @@ class SQLiteJournal:
         self._fixed, self._copied = "", tempfile.TemporaryDirectory(prefix="metagen-")
         self._file = Path(self._copied.name) / self.path.name
         with self._errors("copy"):
-            head = None
             # A log that ends, or begins anew, has lost what an earlier copy of the file does not hold yet.
-            while head != (head := self._log_head()):
+            for _ in range(COPIES):
+                head, began = self._log_head(), time.monotonic()
                 for one in (self.path, self._log):
                     copy = self._file.with_name(one.name)
                     copy.unlink(missing_ok=True)
                     with contextlib.suppress(FileNotFoundError):
                         shutil.copyfile(one, copy)
+                if head == self._log_head():
+                    took = time.monotonic() - began
+                    self._due = time.monotonic() + 10 * took if took > SOON else 0.0
+                    return
+        raise JournalError(
+            f"{str(self.path)!r} is written faster than it can be copied, and cannot be read where it is, since its "
+            "directory is not writable; read it when the run has ended"
+        )
 
     def _stamps_now(self) -> list[tuple[int, int]]:
         """Sizes and times of the file and of its log, where they are."""
-        found = (one.stat() for one in (self.path, self._log) if one.exists())
-        return [(stat.st_size, stat.st_mtime_ns) for stat in found]
+        found = []
+        for one in (self.path, self._log):
+            with contextlib.suppress(FileNotFoundError):
+                stat = one.stat()
+                found.append((stat.st_size, stat.st_mtime_ns))
+        return found
 
     def _check(self, told: int, *, some: bool) -> None:
         """told: records that were acknowledged."""

@@ -13,6 +13,7 @@ import re
 import sys
 import uuid
 import weakref
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -20,7 +21,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
 from numbers import Real
-from types import CodeType, FunctionType, MethodType, ModuleType, UnionType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+    UnionType,
+)
 from typing import Annotated, Any, TypeVar, Union, dataclass_transform, get_args, get_origin
 
 from metagen.border import call, checked
@@ -126,7 +135,7 @@ def identity(value: Any) -> str:
         return digest(*map(identity, value)).hex()
     if isinstance(value, re.Pattern):
         return repr((value.pattern, value.flags))
-    if callable(value) and not isinstance(value, type) and not dataclasses.is_dataclass(value):
+    if isinstance(value, FunctionType | MethodType | partial):
         return name_of(value)
     return _repr_or_own(value)
 
@@ -136,8 +145,8 @@ def name_of(function: Callable[..., Any]) -> str:
 
     Two of these that may do something else never have the same name; a function of a module has one, whatever it reads.
     A method is named by its function and its object, a partial by its parts, and other callables by their
-    `fingerprint`, else by their repr. What nothing names has another name in each process, as an object does that is
-    given or read: then no record is found, and none is wrong.
+    `fingerprint`, else by what they hold. What nothing names has another name in each process, as an object does that
+    is given or read: then no record is found, and none is wrong.
     """
     if (known := getattr(function, "fingerprint", None)) is not None:
         return str(known)
@@ -146,9 +155,11 @@ def name_of(function: Callable[..., Any]) -> str:
     if isinstance(function, MethodType):
         return f"{name_of(function.__func__)} of {_given(function.__self__)}"
     if not isinstance(function, FunctionType):
-        return _repr_or_own(function)
+        return _given(function)
     place = f"{function.__module__}.{function.__qualname__}"
-    if "<" not in place:
+    if (
+        "<" not in place and "<" not in function.__code__.co_qualname
+    ):  # which a wrapper's is, whatever it is called
         return place
     cells = [_given(cell.cell_contents) for cell in function.__closure__ or ()]
     given = (_given(function.__defaults__), _given(function.__kwdefaults__), *cells)
@@ -157,28 +168,28 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{place} {digest(*_code(function.__code__), *given, *read).hex()}"
 
 
-#: What a repr tells in full.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: Values whose repr tells them in full, and modules that have nothing but such.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice)
+_OF_VALUES = {"datetime", "decimal", "fractions", "logging", "pathlib", "uuid"}
+_MAPPINGS, _LISTS, _SETS = (
+    (dict, OrderedDict, Counter, MappingProxyType),
+    (list, tuple, deque),
+    (set, frozenset),
+)
 #: Objects that are being named around this one, by their places in memory.
 _NAMING: ContextVar[tuple[int, ...]] = ContextVar("naming", default=())
 #: Names of objects that nothing else names, by their places in memory, while they live.
 _OWN: dict[int, tuple[object, str]] = {}
 
 
-def _plain(value: object) -> bool:
-    if type(value) is dict:
-        return all(map(_plain, (*value, *value.values())))
-    if type(value) in (list, tuple, set, frozenset):
-        return all(map(_plain, value))  # type: ignore[call-overload]
-    return type(value) in _PLAIN
-
-
 def _given(value: Any) -> str:
     """A text for what a function is given or reads, which no object has that may be another."""
-    if _plain(value) or isinstance(value, type):
+    if type(value) in _PLAIN:
         return repr(value)
     if isinstance(value, ModuleType):
         return value.__name__
+    if isinstance(value, type) and "<" not in value.__qualname__:
+        return repr(value)
     if id(value) in _NAMING.get():
         return "itself"
     naming = _NAMING.set((*_NAMING.get(), id(value)))
@@ -190,6 +201,7 @@ def _given(value: Any) -> str:
 
 def _inner(value: Any) -> str:
     cls = type(value)
+    kind = f"{cls.__module__}.{cls.__qualname__}"
     with suppress(MetagenError):  # it is made with something that nothing names
         if isinstance(known := getattr(value, "fingerprint", None), str):
             return known
@@ -197,26 +209,32 @@ def _inner(value: Any) -> str:
         return name_of(value)
     if isinstance(value, re.Pattern):
         return identity(value)
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
-        held = [_given(one) for pair in value.items() for one in pair] if isinstance(value, Mapping) else []
-        return digest(cls.__qualname__, *(held or map(_given, value))).hex()
-    if dataclasses.is_dataclass(value):
-        held = [_given(getattr(value, one.name, None)) for one in dataclasses.fields(value)]
-        return digest(f"{cls.__module__}.{cls.__qualname__}", *held).hex()
-    with suppress(
-        TypeError, ValueError, BufferError
-    ):  # an array, whose repr leaves out what is in the middle
+    # What is made of these may behave otherwise, and hold more.
+    if cls in _MAPPINGS:
+        return digest(kind, *(_given(one) for pair in value.items() for one in pair)).hex()
+    if cls in _LISTS or hasattr(cls, "_fields"):
+        return digest(kind, *map(_given, value)).hex()
+    if cls in _SETS:
+        return digest(kind, *sorted(map(_given, value))).hex()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return digest(
+            kind, *(_given(getattr(value, one.name, None)) for one in dataclasses.fields(value))
+        ).hex()
+    # An array: its repr leaves out what is in the middle; of objects it has their places in memory.
+    with suppress(TypeError, ValueError, BufferError):
         view = memoryview(value)
-        return digest(view.format, repr(view.shape), view.tobytes()).hex()
-    if isinstance(value, Enum) or cls.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return _repr_or_own(value)
-    return _own(value)
+        if "O" not in view.format:
+            return digest(view.format, repr(view.shape), view.tobytes()).hex()
+    plain = isinstance(value, Enum | BuiltinFunctionType) or cls.__module__.partition(".")[0] in _OF_VALUES
+    return _repr_or_own(value) if plain else _own(value)
 
 
 def _repr_or_own(value: object) -> str:
     """A repr, unless it has a place in memory, where another object may be soon."""
     text = repr(value)
-    return _own(value) if not isinstance(value, str | bytes) and " at 0x" in text else text
+    if isinstance(value, str | bytes) or " at 0x" not in text:
+        return text
+    return _given(value) if dataclasses.is_dataclass(value) or isinstance(value, _SETS) else _own(value)
 
 
 def _own(value: object) -> str:
@@ -269,7 +287,7 @@ def check(value: object, of: str = "") -> None:
         strange = isinstance(one, Real) and not isinstance(one, int | float)
         if strange or not fits(one, hint, strict=True):
             raise InputError(f"{of}{name}={one!r}: expected {spell(hint, one)}")
-        if isinstance(one, int | tuple):
+        if isinstance(one, int | float | tuple):
             object.__setattr__(value, name, _floats(one, hint))
 
 
@@ -283,7 +301,7 @@ def _floats(value: Any, hint: Any) -> Any:
         return _floats(value, next(one for one in inner if fits(value, one, strict=True)))
     if origin is tuple and inner[1:] == (Ellipsis,):
         return tuple(_floats(one, inner[0]) for one in value)
-    held = hint is float and abs(value) <= sys.float_info.max
+    held = hint is float and (isinstance(value, float) or abs(value) <= sys.float_info.max)
     return float(value) if held else value
 
 

@@ -21,9 +21,12 @@ _COUNTS = ("generated", "prefilled", "calls")
 
 
 class Problem:
-    """What all places of one problem share. shared: the limits above it, which others may share."""
+    """What all places of one problem share. shared: the limits above it, which others may share. began_by: the
+    configuration that attempts are noted for; None where a journal has one, or nobody tells them apart.
+    """
 
     __slots__ = (
+        "began_by",
         "history",
         "id",
         "journal",
@@ -47,8 +50,9 @@ class Problem:
         listener: Listener | None,
         watch: Watch | None = None,
         shared: tuple[Account, ...] = (),
+        began_by: str | None = None,
     ) -> None:
-        self.shared = shared
+        self.shared, self.began_by = shared, began_by
         self.id, self.seed, self.journal, self.label = id, seed, journal, label
         self.order, self.listener, self.watch = order, listener, watch
         self.prefixes: dict[str, Prefixes] = {}

@@ -69,6 +69,7 @@ class Scope:
         listener: Listener | None = None,
         speaks: bool = False,
         watch: Watch | None = None,
+        began_by: str | None = None,
     ) -> Scope:
         """The scope of a problem. Must be made inside the event loop that will use it.
 
@@ -77,7 +78,8 @@ class Scope:
         configurations record under their own limits. order: the problem's place among those
         that share a limit. listener: is told of events. speaks: it is told what the answer is made of, as it is
         written, where the strategy knows which call writes it. watch: is told of what no record holds (`tell`), for
-        viewers of a run.
+        viewers of a run. began_by: the configuration, by a name that it has in every process, where several use the
+        journal: what another one lost is not charged to limits of this one alone.
 
         Raises JournalMismatch for a journal that was begun with another seed.
         """
@@ -86,7 +88,7 @@ class Scope:
             account = Account(limit, account, label or "the problem")
         journal = MemoryJournal() if journal is None else journal
         journal.keep_to(seed)
-        made = Problem(problem, seed, journal, label, order, listener, watch, shared)
+        made = Problem(problem, seed, journal, label, order, listener, watch, shared, began_by)
         return cls(Place(made, "", account, None, speaks))
 
     # -- place -----------------------------------------------------------------------------------

@@ -33,9 +33,10 @@ from metagen.journal import ATTEMPT, Journal, MemoryJournal, SQLiteJournal
 from metagen.runs.work.progress import Meter
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
-from metagen.strategies.parallel import MajorityVote
+from metagen.strategies.parallel import BestOfN, MajorityVote
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.verifiers.function import FunctionVerifier
+from metagen.view.ledger import Ledger
 from tests.generators.openai.model_server import serves
 from tests.generators.openai.serving import Asked, Reply, Server, always, answer, in_turn, said
 
@@ -76,7 +77,7 @@ def draw(
 ) -> tuple[list[Sequence], Scope]:
     async def main() -> tuple[list[Sequence], Scope]:
         with engine(server, **options) as opened:
-            scope = Scope.root("p", budget=budget, journal=journal, label="B")
+            scope = Scope.root("p", budget=budget, journal=journal, label="B", began_by="B")
             try:
                 samples = await opened.generator(max_tokens=MOST).generate(PROMPT, n=n, scope=scope)
             except (BudgetExhausted, EngineError, InputError):
@@ -355,7 +356,7 @@ def test_what_another_configuration_lost_is_charged_only_to_limits_that_both_hav
 
     async def ask(label: str) -> tuple[Scope, Account]:
         shared = Account(Budget(money=1000), owner="all")
-        scope = Scope.root("p", journal=journal, label=label, budget=limit, account=shared)
+        scope = Scope.root("p", journal=journal, label=label, began_by=label, budget=limit, account=shared)
         await FunctionGenerator(lambda prefix, seed, index: "text").generate(PROMPT, scope=scope)
         return scope, shared
 
@@ -368,6 +369,23 @@ def test_what_another_configuration_lost_is_charged_only_to_limits_that_both_hav
     if limit:
         assert own._place.account is not None and other._place.account is not None
         assert own._place.account.spent == all_of_own.spent and not any(other._place.account.spent[3:])
+
+
+def test_in_python_what_was_lost_is_charged_whatever_a_strategy_is_called() -> None:
+    """Its fingerprint may be another one in each process."""
+    journal = MemoryJournal()
+    with Server(Biller(every=99)).open() as server:
+        draw(server, 1, None, journal, patience=Patience(attempts=2))
+    writes = FunctionGenerator(lambda prefix, seed, index: "text")
+
+    def left(length: int) -> float | None:
+        judge = FunctionVerifier(lambda s: min(1.0, len(s.text) / length))
+        result = BestOfN(writes, 1, verifier=judge).solve(
+            PROMPT.prompt, journal=journal, budget={"money": 1000}
+        )
+        return result.trace.lost
+
+    assert left(100) == left(200) != 0
 
 
 def test_an_attempt_of_an_earlier_version_is_charged_to_whoever_asks() -> None:
@@ -406,6 +424,9 @@ def test_what_another_run_made_of_a_lost_item_leaves_it_lost(tmp_path: Path) -> 
             assert len(samples) == count.cached == 1 and len(server.asked) == 2
             again = draw(server, 1, Budget(money=1000), journal)[1]
             assert lost_attempts(own, "p") == [lost] and own.count() == 1
+            book = Ledger()
+            book.read(own)
+            assert len(book.attempts) == 1 and not book.seconds, "as a viewer sees it"
     assert first.trace.lost == again.trace.lost == 1
     assert first.left() == again.left()
 

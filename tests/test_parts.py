@@ -6,12 +6,13 @@ import operator
 import re
 import subprocess
 import sys
-from collections import abc
+from collections import abc, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -250,6 +251,16 @@ MAKERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "list": lambda one: lambda s: [one],
     "closure in a closure": lambda one: (lambda inner: lambda s: inner(s))(lambda s: one.score(s)),
     "dataclass": lambda one: (lambda held: lambda s: held.held)(Holder(one)),
+    "namespace": lambda one: (lambda held: lambda s: held.one)(SimpleNamespace(one=one)),
+    "queue": lambda one: (lambda held: lambda s: held[0])(deque([one])),
+    "caller": lambda one: operator.methodcaller("score", one),
+    "mapping of a kind": lambda one: (lambda held: lambda s: held[0])(defaultdict(lambda: one)),
+    "class in a function": lambda one: (lambda held: lambda s: held())(
+        type("R", (), {"__qualname__": "f.<locals>.R"})
+    ),
+    "wrapper": lambda one: wraps(adder)(lambda s: one.score(s)),
+    "array of objects": lambda one: (lambda held: lambda s: held)(np.array([one, None])),
+    "the object itself": lambda one: one,
     "global": lambda one: eval("lambda s: one.score(s)", {"one": one, "__name__": "script"}),
     "global of an inner function": lambda one: eval("lambda s: (lambda: one.score(s))()", {"one": one}),
 }
@@ -261,8 +272,13 @@ def test_functions_of_two_objects_never_have_one_name(make: Callable[[Any], Any]
     """Though the objects look alike, or live at the same place one after the other."""
     kept = [cls(weight) for weight in range(2)]
     assert len({name_of(make(one)) for one in kept}) == 2
-    assert name_of(make(kept[0])) == name_of(make(kept[0]))
     assert len({name_of(make(cls(weight))) for weight in range(20)}) == 20
+
+
+@pytest.mark.parametrize("way", ["closure", "method", "partial", "list", "dataclass", "global"])
+def test_a_function_of_the_same_object_has_the_same_name(way: str) -> None:
+    one = Reward(0.0)
+    assert name_of(MAKERS[way](one)) == name_of(MAKERS[way](one))
 
 
 def test_what_nothing_can_refer_to_lives_as_long_as_its_name() -> None:
@@ -275,6 +291,12 @@ def test_what_nothing_can_refer_to_lives_as_long_as_its_name() -> None:
 
 def test_parts_of_two_objects_that_nothing_names_never_have_one_fingerprint() -> None:
     assert len({fingerprint(Toy(1, maker=Reward(0.0))) for _ in range(20)}) == 20
+
+
+def test_parts_with_equal_settings_around_one_object_have_one_fingerprint() -> None:
+    one = Reward(0.0)
+    assert fingerprint(Toy(1, maker=Holder(one))) == fingerprint(Toy(1, maker=Holder(one)))
+    assert len({fingerprint(Toy(1, maker=Holder(Reward(0.0)))) for _ in range(20)}) == 20
 
 
 def test_what_tells_all_of_itself_has_one_name_wherever_it_is() -> None:
@@ -294,8 +316,8 @@ def test_a_function_that_reads_itself_has_a_name() -> None:
     def fall(n: int) -> int:
         return fall(n - 1) if n else 0
 
-    held: list[Any] = [Reward(0.0)]
-    held.append([*held, fall])
+    held: list[Any] = [1]
+    held.append([*held, fall, held])
     assert name_of(fall) == name_of(fall) != name_of(lambda: held)
 
 

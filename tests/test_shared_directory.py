@@ -6,10 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from metagen import journal as journals
+from metagen.errors import JournalError
 from metagen.journal import Row, SQLiteJournal
 from tests.test_cli import METAGEN, PATIENCE, TOY, YAML, calls, results
 
@@ -90,6 +93,38 @@ def test_a_journal_with_a_log_is_read_where_nothing_can_be_made_beside_it(place:
     finally:
         for journal_root in ("copy", "runs/sums"):
             (place / journal_root).chmod(0o755)
+
+
+def test_a_journal_that_is_written_faster_than_it_is_copied_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, heads = tmp_path / "journal.sqlite", count()
+    with SQLiteJournal(path) as writer:
+        asyncio.run(writer.record([Row(b"1", "p", "", "generate", "m", b"", 0, {"text": "x"})]))
+        monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+        # Each copy ends with another log than it began with.
+        monkeypatch.setattr(SQLiteJournal, "_log_head", lambda self: b"%d" % next(heads))
+        with pytest.raises(JournalError, match="written faster than it can be copied"):
+            SQLiteJournal(path, read_only=True)
+
+
+def test_a_copy_that_takes_long_is_not_made_again_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.sqlite"
+    with SQLiteJournal(path) as writer:
+        rows = [Row(b"%d" % i, "p", "", "generate", "m", b"", i, {"text": "x"}) for i in range(3)]
+        asyncio.run(writer.record(rows[:1]))
+        monkeypatch.setattr(os, "access", lambda place, mode: mode != os.W_OK)
+        monkeypatch.setattr(journals, "SOON", -1.0)
+        with SQLiteJournal(path, read_only=True) as journal:
+            journal._due += 3600.0
+            asyncio.run(writer.record(rows[1:2]))
+            journal.follow()
+            assert journal.count() == 1
+            journal._due = 0.0
+            journal.follow()
+            assert journal.count() == 2
 
 
 def test_a_copy_of_a_journal_that_grows_is_whole_and_is_made_anew(

@@ -256,6 +256,9 @@ def test_a_forked_child_is_told_what_it_cannot_use(tmp_path: Path) -> None:
     here = solved()
     assert forked(solved) == here
     with SQLiteJournal(tmp_path / "journal.sqlite") as journal:
+        assert "JournalError" in forked(lambda: vote().solve("y", journal=journal).text), (
+            "before it has a seed"
+        )
         vote().solve("x", journal=journal)
         said = forked(lambda: vote().solve("y", journal=journal).text)
         assert said.startswith("JournalError: ")

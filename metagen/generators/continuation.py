@@ -148,12 +148,9 @@ class Continuation:
 
     def _find_end(self, text: str) -> tuple[int | None, int | None]:
         """Where a stop string cuts the new text, or else where the delimiter ends in it."""
-        stops = [(at + len(s), at) for s in self._stop if (at := _find(self._before, text, s)) is not None]
+        stops = [(at + len(s), at) for s in self._stop if (at := find(self._before, text, s)) is not None]
         step_end = None
-        if (
-            self._delimiter is not None
-            and (at := _find(self._step_before, text, self._delimiter)) is not None
-        ):
+        if self._delimiter is not None and (at := find(self._step_before, text, self._delimiter)) is not None:
             step_end = at + len(self._delimiter)
         if stops and (step_end is None or min(stops)[0] <= step_end):
             return max(0, min(stops)[1]), None
@@ -169,7 +166,7 @@ class Continuation:
 
 def without_stops(text: str, stops: abc.Sequence[str], before: str = "") -> str:
     """A text that is still being written behind `before`, up to what is or may become part of a stop string."""
-    ends = [at for stop in stops if (at := _find(before, text, stop)) is not None]
+    ends = [at for stop in stops if (at := find(before, text, stop)) is not None]
     for stop in stops:
         near = before[-len(stop) :] + text[-len(stop) :]
         ends += [len(text) - k for k in range(1, len(stop)) if near.endswith(stop[:k])]
@@ -181,7 +178,7 @@ def _count_broken(text: str) -> int:
     return len(text) - len(text.rstrip(BROKEN))
 
 
-def _find(before: str, text: str, wanted: str) -> int | None:
+def find(before: str, text: str, wanted: str) -> int | None:
     """Where `wanted` begins, counted from the start of `text` (negative: in `before`), if it ends in `text`."""
     before = before[-(len(wanted) - 1) :] if len(wanted) > 1 else ""
     at = (before + text).find(wanted)

@@ -84,6 +84,11 @@ class GenerateRequest:
         if self.heard is not None and len(self.ended) < len(self.seeds):
             call(self, self.heard, number, sample, prefix_tokens)
 
+    def tell(self, number: int, text: str) -> None:
+        """Tell `written`, if anybody listens, of the text of a sample so far. PluginError if it raises."""
+        if self.written is not None:
+            call(self, self.written, number, text)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

@@ -260,9 +260,9 @@ class EnumerableEngine:
         continuation = Continuation(self.decode, request, ids)
         adapters = self._adapters(request.params, ids, len(before), request.prefix.prompt.problem_id)
         rows = {i: Row(adapters.mu) for i in range(len(request.seeds))}
-        written, told = request.written, dict[int, Telling]()
-        if written is not None:
-            told = {i: Telling(continuation, partial(written, i)) for i in rows}
+        told = dict[int, Telling]()
+        if request.written is not None:
+            told = {i: Telling(continuation, partial(request.tell, i)) for i in rows}
         position = len(before)
         try:
             while rows:

@@ -41,22 +41,27 @@ PREAMBLE: Final = "\n".join(
     ]
 )
 #: Run beside the tests of a function: it is a method of the class `Solution`, or stands by itself. JSON has no tuples.
+#: It may have the name of a builtin.
 _ANSWER: Final = """\
+import builtins as _metagen
+
+
 def _metagen_answer(*_metagen_args):
     try:
         _metagen_class = Solution
-    except NameError:
+    except _metagen.NameError:
         return _metagen_lists({name}(*_metagen_args))
-    return _metagen_lists(getattr(_metagen_class(), {name!r})(*_metagen_args))
+    return _metagen_lists(_metagen.getattr(_metagen_class(), {name!r})(*_metagen_args))
 
 
 def _metagen_lists(value):
 """
-_OUTER: Final = "    return list(value) if isinstance(value, tuple) else value\n"
+_OUTER: Final = "    return _metagen.list(value) if _metagen.isinstance(value, _metagen.tuple) else value\n"
 _NESTED: Final = """\
-    if isinstance(value, (list, tuple)):
+    if _metagen.isinstance(value, (_metagen.list, _metagen.tuple)):
         return [_metagen_lists(v) for v in value]
-    return {k: _metagen_lists(v) for k, v in value.items()} if type(value) is dict else value
+    held = _metagen.type(value) is _metagen.dict
+    return {k: _metagen_lists(v) for k, v in value.items()} if held else value
 """
 #: The same function in the program itself.
 _FUNCTION: Final = "(Solution().{name} if 'Solution' in globals() else {name})"

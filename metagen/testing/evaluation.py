@@ -65,17 +65,18 @@ class EvaluationLaws(EngineTrial):
         """Without its least probable token, the set has less than `top_p`."""
         self.need("evaluate")
         for i in range(len(self.prompts)):
-            request = self.request(seeds(DRAWS), i, most=1, top_p=top_p)
-            met = {sample.ids[0] for sample in self.draw(engine, request) if sample.ids}
+            met = {ids[0] for ids in self._first(engine, i, 0, 1.0, top_p=top_p)}
             head = engine.render(self.prefixes[i]) or ()
             if met:
                 (read,) = self.evaluate(engine, EvaluateRequest(head, (len(head) - 1,), tuple(sorted(met))))
                 p = np.exp(np.array(read.values[0]))
                 assert p.sum() - p.min() < top_p + self.tolerance
 
-    def _first(self, engine: Engine, number: int, first: int, temperature: float) -> list[tuple[int, ...]]:
+    def _first(
+        self, engine: Engine, number: int, first: int, temperature: float, **params: Any
+    ) -> list[tuple[int, ...]]:
         """The ids of first tokens that do not end the text."""
-        request = self.request(seeds(DRAWS, first), number, most=1, temperature=temperature)
+        request = self.request(seeds(DRAWS, first), number, most=1, temperature=temperature, **params)
         return [sample.ids for sample in self.draw(engine, request) if sample.ids]
 
     def test_what_is_greedy_is_the_most_probable(self, engine: Engine) -> None:

@@ -82,14 +82,15 @@ class GenerationLaws(EngineTrial):
             answers = self.ask(engine, *(self.request(32, i, most=1, **params) for i in numbers))
             return [Counter((s.ids or s.text, s.finish) for s in one.samples) for one in answers]
 
-        assert max(len(met) for met in firsts(top_k=2)) <= 2, "top_k=2 leaves two tokens"
+        others = sum(count for met in firsts(top_k=2) for _, count in met.most_common()[2:])
+        assert others <= math.ceil(self.flips * 32 * len(self.prompts)), "top_k=2 leaves two tokens"
 
         def shares(temperature: float) -> float:
             met = firsts(temperature=temperature)
             return sum(max(one.values()) / 32 for one in met) / len(met)
 
-        if shares(1.0) < 0.7:
-            assert shares(0.05) > 0.75, "at temperature 0.05 nearly all draws are the most probable token"
+        if (warm := shares(1.0)) < 0.7:
+            assert shares(0.01) > warm + 0.15, "at a low temperature the most probable token comes more often"
 
     # -- how they end ----------------------------------------------------------------------------
 
@@ -138,8 +139,9 @@ class GenerationLaws(EngineTrial):
             # Up to the first half of the stop text, which is where the model stood when it wrote the other one.
             start = self.prefixes[i].extend(cut.text + stop[0])
             begun.append(replace(half, prefix=start))
-        for request, sample in zip(begun, self.draw(engine, *begun), strict=True):
-            assert request.params.stop[0] not in request.prefix.text + sample.text
+        drawn = zip(begun, self.draw(engine, *begun), strict=True)
+        held = [request.params.stop[0] in request.prefix.text + sample.text for request, sample in drawn]
+        self.agree(held, [False] * len(held))
 
     def test_a_stop_token_ends_the_text_and_is_not_in_it(self, engine: Engine) -> None:
         self.need("ids", "stop_token_ids")

@@ -6,6 +6,7 @@ A strategy is a generator, so the laws of generators hold as well.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,10 @@ class StrategyLaws(GeneratorLaws):
 
     A generator of yours should write several steps, and less than its worst case: over one that does not, the laws of
     limits hold by themselves. Override `limits` where those that bind yours are known.
+    another: a second prompt that it can continue; None: the first one as another problem's.
     """
+
+    another: Prompt | None = None
 
     @abstractmethod
     def make(self) -> Strategy:
@@ -164,8 +168,11 @@ class StrategyLaws(GeneratorLaws):
 
         assert asyncio.run(twice()) == [first, first]
         # What it met meanwhile does not count: neither another seed nor another prompt.
+        other = self.another or dataclasses.replace(
+            self.prompt, problem_id=f"{self.prompt.problem_id}/another"
+        )
         for seed in (4, 5):
-            strategy.solve(Prompt("another", text="Another prompt."), seed=seed)
+            strategy.solve(other, seed=seed)
         assert strategy.solve(self.prompt, seed=3).text == first
         assert {k: id(v) for k, v in vars(strategy).items()} == before
         assert {k: repr(vars(strategy)[k]) for k in collections} == collections, "a collection has grown"

@@ -76,10 +76,11 @@ class Ledger:
             return
         if row.payload is None:  # refused
             return
-        self._end((row.problem, row.path, row.kind, row.by, row.content, row.index))
+        if not row.cached:
+            self._end((row.problem, row.path, row.kind, row.by, row.content, row.index))
         self.problems[row.problem] += 1
         self.spent.setdefault((row.kind, row.by), Spent(row.kind)).add(row.usage)
-        if row.kind == "generate":
+        if row.kind == "generate" and not row.cached:
             records, tokens = self.seconds.get(int(row.started), (0, 0))
             made = row.usage.generated
             total = None if tokens is None or made is None else tokens + made

@@ -160,7 +160,7 @@ class Replayer:
         if not rows:
             return {"number": number, "clock": delivery.clock, "after": delivery.after, "items": []}
         first = rows[0]
-        begun = min(row.started for row in rows)
+        begun = min((row.started for row in rows if not row.cached), default=None)
         return {
             "number": number,
             "clock": delivery.clock,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from metagen.cost import Price
@@ -131,6 +132,7 @@ def test_values_of_several_fields_are_in_the_fingerprint_as_ever() -> None:
     [
         (SamplingParams(temperature=0, top_p=1), SamplingParams(temperature=0.0)),
         (SamplingParams(mirostat=Mirostat(3, eta=1)), SamplingParams(mirostat=Mirostat(3.0, eta=1.0))),
+        (SamplingParams(temperature=np.float64(0.5)), SamplingParams(temperature=0.5)),
         (SamplingParams(dry=Dry(1), xtc=XTC(1)), SamplingParams(dry=Dry(1.0), xtc=XTC(1.0))),
         (SamplingParams(search=BeamSearch(2, alpha=1)), SamplingParams(search=BeamSearch(2))),
     ],

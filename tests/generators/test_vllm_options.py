@@ -123,6 +123,7 @@ def test_one_place_of_the_context_is_kept_for_reading() -> None:
     assert model.length(directory, 100, {}) == 101
     assert model.length(directory, own, {}) == model.length(directory, 10 * own, {}) == own
     longer = {"hf_overrides": {"max_position_embeddings": 10 * own}}
+    assert model.length(directory, own, {"hf_overrides": {"architectures": ["X"]}}) == own
     assert model.length(directory, 5 * own, longer) == 5 * own + 1, "vLLM alone knows what it overrides"
 
 

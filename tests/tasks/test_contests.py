@@ -124,7 +124,9 @@ def test_a_tuple_within_a_result_is_no_list_to_livecodebench(tmp_path: Path) -> 
     assert graded(apps, problem, "def f(x): return ((1, 2),)") == [1.0]
 
 
-@pytest.mark.parametrize("name", ["answer", "lists", "target", "args", "value", "sum", "filter"])
+@pytest.mark.parametrize(
+    "name", ["answer", "lists", "target", "args", "value", "sum", "filter", "list", "type", "isinstance"]
+)
 def test_functions_may_have_any_name(tmp_path: Path, name: str) -> None:
     tests = json.dumps({"fn_name": name, "inputs": [[[1, 2]]], "outputs": [3]})
     task = APPSTask(written(tmp_path, CALLED | {"input_output": tests}))

@@ -605,5 +605,4 @@ def _texts(sample: Sample) -> tuple[str, ...]:
 
 def _tell(request: GenerateRequest, number: int, text: str) -> None:
     """Tell of a sample's text so far. A server that was asked to keep stop texts sends them, too."""
-    if request.written is not None:
-        request.written(number, without_stops(text, request.params.stop, request.prefix.text))
+    request.tell(number, without_stops(text, request.params.stop, request.prefix.text))

@@ -9,7 +9,7 @@ from typing import Any
 
 from metagen.errors import UnsupportedError
 from metagen.generators.confidence import confidence
-from metagen.generators.continuation import BROKEN, CONTEXT, Continuation
+from metagen.generators.continuation import BROKEN, CONTEXT, Continuation, find
 from metagen.generators.engine import GenerateRequest, Sample
 from metagen.generators.openai.answer import STOPPED, Choice, Malformed
 from metagen.generators.openai.body import limit, stop_texts
@@ -152,8 +152,18 @@ class Reader:
             text, finish, step_end = self._find_end(choice, text)
             if step_end is not None and generated is not None and generated >= request.max_tokens:
                 finish = "length"
+        if self._spans(text, step_end):
+            text, finish, step_end, cut = "", "stop", None, False
         ids = self._encode(text)
         return Sample(text, ids, generated, finish=finish, cut=cut, step_end=step_end)
+
+    def _spans(self, text: str, step_end: int | None) -> bool:
+        """Whether a stop text that began in the prefix ends in the text, of which alone the server knows."""
+        for stop in self._request.params.stop:
+            at = find(self._request.prefix.text, text, stop)
+            if at is not None and at < 0 and (step_end is None or at + len(stop) <= step_end):
+                return True
+        return False
 
     def _find_end(self, choice: Choice, text: str) -> tuple[str, Finish | None, int | None]:
         """The text up to its end, why it ended, and where a step ends in it."""

@@ -201,6 +201,8 @@ class Transport:
                 if content is None:
                     words = f"its answer has more than {MOST_BYTES:,} bytes"
                     return b"", Failed(words, "invalid", transient=False, billed=True)
+        except MetagenError:  # of who listens
+            raise
         except aiohttp.ConnectionTimeoutError:
             return b"", Failed("it could not be reached in time", "timeouts")
         except TimeoutError:

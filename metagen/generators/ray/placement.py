@@ -16,8 +16,8 @@ class Placement:
     num_cpus, num_gpus, resources: of the node that it runs on, and reserved for it.
     bundles: for an engine of several processes, such as one with tensor parallelism over nodes: resources of each of
     them. They are reserved together as a placement group, as close to one another as can be; the replica takes the
-    first bundle, and actors that its engine starts take the others. Raises InputError for a negative amount, memory,
-    CPU and GPU among resources, an empty bundle, or bundles beside amounts.
+    first bundle, and actors that its engine starts take the others. Raises InputError for a negative amount, cores,
+    GPUs and memory among resources, an empty bundle, or bundles beside amounts.
     """
 
     num_cpus: float | None = None
@@ -26,21 +26,19 @@ class Placement:
     bundles: tuple[Mapping[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if own := {"CPU", "GPU"} & set(self.resources):
+        if own := {"CPU", "GPU", "memory", "object_store_memory"} & set(self.resources):
             raise InputError(
-                f"resources={dict(self.resources)!r}: {', '.join(sorted(own))} has a field of its own; give num_cpus "
-                "and num_gpus, and as resources what the nodes have besides, such as {sandbox: 1}"
+                f"resources={dict(self.resources)!r}: Ray takes no {' and no '.join(sorted(own))} here; give num_cpus "
+                "and num_gpus, or bundles, and as resources what nodes have besides, such as {sandbox: 1}"
             )
-        amounts = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, **self.resources}
+        amounts = [("num_cpus", self.num_cpus), ("num_gpus", self.num_gpus), *self.resources.items()]
         for bundle in self.bundles:
-            amounts |= bundle
+            amounts += bundle.items()
             if not bundle:
                 raise InputError(
                     f"bundles={self.bundles!r}: one is empty; give its resources, such as {{GPU: 1}}"
                 )
-        for name, amount in amounts.items():
-            if name in ("memory", "object_store_memory"):
-                raise InputError(f"{name}={amount!r}: memory is not reserved here; leave it out")
+        for name, amount in amounts:
             if amount is not None and not 0 <= amount < float("inf"):
                 raise InputError(f"{name}={amount!r}: expected a number ≥ 0")
         if self.bundles and (self.num_cpus or self.num_gpus or self.resources):
@@ -79,9 +77,11 @@ class Placement:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         first = dict(self.bundles[0])
+        first.pop("object_store_memory", None)
         return options | {
             "num_cpus": first.pop("CPU", 0),
             "num_gpus": first.pop("GPU", 0),
+            "memory": first.pop("memory", None),
             "resources": first,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True

@@ -183,6 +183,7 @@ def apply_own_(z: Tensor, params: RowParams, history: History) -> None:
 def _adapt_(z: Tensor, words: Words, found: Ints, params: RowParams, history: History) -> None:
     rows = params.tensor(found)
     ids, start, own = history.ids[rows], history.start[rows], z[rows]
+    nothing = own.amax(-1, keepdim=True) == -torch.inf
     try:
         for adapter in words.adapters:
             own = adapter.adapt(own, ids, start)
@@ -196,7 +197,7 @@ def _adapt_(z: Tensor, words: Words, found: Ints, params: RowParams, history: Hi
         own = torch.full_like(own, torch.nan)
         if bool(z[rows].amax() < torch.inf):  # else the model has failed before
             params.faults[words] = error
-    z[rows] = own.to(z.dtype)
+    z[rows] = own.to(z.dtype).masked_fill(nothing, -torch.inf)
 
 
 def _forbid_repeats(z: Tensor, params: RowParams, history: History) -> None:

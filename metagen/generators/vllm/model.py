@@ -14,6 +14,8 @@ from metagen.generators.tokenizer import Tokenizer
 
 #: Files that hold weights; the first kind that a directory has counts.
 WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.pt")
+#: Fields of a config that change how many places a model has.
+LENGTHS = {"max_position_embeddings", "rope_scaling", "rope_parameters", "text_config"}
 #: Ranks of adapters that vLLM makes room for.
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
@@ -35,7 +37,9 @@ def length(directory: Path, max_context: int | None, given: Mapping[str, Any]) -
     """
     if max_context is None:
         return None
-    if given.get("hf_overrides") or given.get("hf_config_path"):
+    overrides = given.get("hf_overrides") or {}
+    known = isinstance(overrides, Mapping) and not LENGTHS & set(overrides)
+    if given.get("hf_config_path") or not known:
         return max_context + 1
     own = text_config(directory).get("max_position_embeddings")
     return min(max_context + 1, own) if isinstance(own, int) else max_context + 1

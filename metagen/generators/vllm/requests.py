@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, Final
 
-from metagen.errors import EngineError, InputError
+from metagen.errors import EngineError, InputError, MetagenError
 from metagen.generators.continuation import Continuation
 from metagen.generators.engine import (
     EngineStats,
@@ -48,7 +48,7 @@ class Work:
         """Tells of the text of a sample: of `ids`, and of those in an output of vLLM's. None if nobody asks for it."""
         if self.request.written is None:
             return None
-        telling = Telling(self.continuation, partial(self.request.written, i))
+        telling = Telling(self.continuation, partial(self.request.tell, i))
 
         def hear(output: Any) -> None:
             new = output.outputs[0].token_ids
@@ -288,6 +288,8 @@ class Requests:
                 last = output
                 if hear is not None and not (output.finished or going.ending):
                     hear(output)
+        except MetagenError:  # of who listens
+            raise
         except names.EngineDeadError as error:
             raise EngineError(
                 "vLLM's engine process has ended; its log says why; make a new engine"

@@ -216,7 +216,7 @@ def _read_samples(
     setup: Setup, journal: Recorded, policy: EngineGenerator, name: str, problem: Problem, samples: int
 ) -> list[Sequence]:
     """The first samples of a pool, from its records."""
-    root = Scope.root(problem.id, seed=setup.experiment.seed, journal=journal, label=name)
+    root = Scope.root(problem.id, seed=setup.experiment.seed, journal=journal, label=name, began_by=name)
     scope = root.child(costs.POOL).child(costs.SAMPLING)
     return wait(policy.generate(Sequence.of(problem.prompt), n=samples, scope=scope))
 
@@ -270,7 +270,9 @@ async def _again(
     """What a configuration returned, from its records."""
     budget = shares.of(cell.name, place)
     seed = setup.experiment.seed
-    root = Scope.root(problem.id, seed=seed, journal=journal, budget=budget, label=cell.name)
+    root = Scope.root(
+        problem.id, seed=seed, journal=journal, budget=budget, label=cell.name, began_by=cell.name
+    )
     with setup.asked.now(problem):
         (sequence,) = await setup.strategy(cell).generate(Sequence.of(problem.prompt), scope=root)
     return sequence

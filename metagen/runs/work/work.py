@@ -350,7 +350,7 @@ class Work:
     def _replay_scope(self, problem: Problem, label: str) -> Scope:
         """A scope of the problem in which nothing can be made, and nothing is charged."""
         journal = Recorded(self.journal)
-        return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label)
+        return Scope.root(problem.id, seed=self.experiment.seed, journal=journal, label=label, began_by=label)
 
     def _root(
         self,
@@ -363,7 +363,7 @@ class Work:
         """A scope of the problem for one pool or configuration, with a limit of its own."""
         return Scope.root(
             problem.id, seed=self.experiment.seed, journal=self.journal, budget=budget, label=label, listener=listener,
-            watch=watch,
+            watch=watch, began_by=label,
         )  # fmt: skip
 
     def _is_fresh(self, row: Row) -> bool:

@@ -129,7 +129,7 @@ async def check(
     while len(cases) < len(tests.tests) and pairs:
         run = _Run(sandbox, program, tests, limits, first=len(cases), stop=stop)
         cases += await run.cases()
-        pairs -= cases[-1].verdict != "passed"
+        pairs -= cases[-1].verdict != "passed" and not run.again
         stdout = stdout or run.stdout
         if stop and any(decisive(case.verdict) for case in cases):
             break
@@ -151,6 +151,8 @@ class _Run:
         self._trace: str | None = None
         self._lacks = False
         self._uses = 0
+        #: Whether it ended at a limit that its tests share, so that the one which met it has not been judged.
+        self.again = False
         self.stdout = ""
 
     async def cases(self) -> list[Case]:
@@ -190,6 +192,7 @@ class _Run:
                 verdict = "unrepresentable"
             early = verdict == "timeout" and gone < GONE * (self._limits.cpu or self._limits.wall)
             if done and verdict in SHARED and not early:
+                self.again = True
                 return done
             done.append(Case(test, verdict, call=self._call, detail=stop.detail))
         return done

@@ -6,6 +6,7 @@ import math
 from collections import Counter, abc
 from collections.abc import Callable
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -69,7 +70,7 @@ class DualAgreement(Verifier):
     def relative(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         rule = () if self.rule == "product" else (self.rule,)
         parts = (self.generator.fingerprint, str(self.n), str(self.most), name_of(self.ask), *rule)

@@ -59,8 +59,8 @@ class Limits:
 
 def check_option(name: str, value: object) -> None:
     """DataError unless it is None, or a positive number: a whole one for `memory`; a `tolerance` may be 0."""
-    if value is None or (name == "tolerance" and value == 0):
-        return
     kinds = int if name == "memory" else int | float
+    if value is None or (name == "tolerance" and value == 0 and not isinstance(value, bool)):
+        return
     if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf:
         raise DataError(f"{name}={value!r}; expected a positive number, or none")

@@ -80,18 +80,20 @@ class ProgramOutputs:
         tests = IOTests.of(prompt.public)
         inputs = public_inputs(prompt) if tests is None else tests.inputs
         programs = {s.digest: p for s in sequences if (p := self._program.read(s)) is not None}
-        by = digest(self.fingerprint, "" if tests is None else "stdin", *inputs).hex()
+        limits = self._limits.of_test(prompt.public.get("seconds"), prompt.public.get("memory"))
+        kind = "stdin" if tests else "" if limits == self._limits else repr(limits)
+        by = digest(self.fingerprint, kind, *inputs).hex()
 
         async def run(program: str) -> dict[str, Any]:
-            return await (self._run(program, inputs) if tests is None else self._read(program, tests))
+            return await (self._run(program, inputs, limits) if tests is None else self._read(program, tests))
 
         found = await run_all(programs, run, by=by, scope=scope)
         nothing = (None,) * len(inputs)
         rows = {name: tuple(row["outputs"]) for name, row in found.items()}
         return [rows.get(s.digest) if s.digest in programs else nothing for s in sequences]
 
-    async def _run(self, program: str, inputs: abc.Sequence[str]) -> dict[str, Any]:
-        outcome = await self._sandbox.evaluate(program, inputs, limits=self._limits)
+    async def _run(self, program: str, inputs: abc.Sequence[str], limits: Limits) -> dict[str, Any]:
+        outcome = await self._sandbox.evaluate(program, inputs, limits=limits)
         keys = [answer.key for answer in outcome.answers]
         return {"outputs": keys + [None] * (len(inputs) - len(keys)), "verdict": outcome.verdict}
 

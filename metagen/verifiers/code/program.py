@@ -11,6 +11,8 @@ from metagen.sequence import Sequence, digest
 from metagen.verifiers.source import parse
 
 _FENCED = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+#: Ends that are tried.
+TRIES: Final = 64
 #: Top-level lines that a program goes on with.
 _BEGINS: Final = "def |class |@|async def |from |import "
 _DEFINES: Final = r"^[ \t]*(?:(?:async )?def|class) +(?:{})\b"
@@ -85,7 +87,9 @@ class CompletedProgram:
         end = self._end.search(text, first) if first else None
         kept = text[: end.start()] if end else text
         further = re.finditer(f"^(?:{_BEGINS})", kept[first:], re.MULTILINE) if first else ()
-        ends = [len(kept), *reversed([first + line.start() for line in further])]
+        cuts = reversed([first + line.start() for line in further])
+        # Something of the function has to be left.
+        ends = [len(kept), *(at for at in cuts if kept[:at].strip())][:TRIES]
         return next((p for at in ends if _is_python(p := head + kept[:at])), head + kept)
 
 

@@ -6,6 +6,7 @@ import math
 from collections import abc
 from collections.abc import Callable
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
@@ -191,7 +192,7 @@ class Tournament(GenerativeVerifier):
     def relative(self) -> bool:
         return True
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         ranked = "" if self.strengths is None else name_of(self.strengths)
         return digest("tournament", self.judge.fingerprint, str(self.meetings), ranked).hex()

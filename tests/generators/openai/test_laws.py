@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,11 @@ class Served(EngineLaws):
     many = 40
     url = ""
 
-    def _first(self, engine: Engine, number: int, first: int, temperature: float) -> list[tuple[int, ...]]:
+    def _first(
+        self, engine: Engine, number: int, first: int, temperature: float, **params: Any
+    ) -> list[tuple[int, ...]]:
         """Fewer draws: each is a request over HTTP."""
-        request = self.request(seeds(60, first), number, most=1, temperature=temperature)
+        request = self.request(seeds(60, first), number, most=1, temperature=temperature, **params)
         return [sample.ids for sample in self.draw(engine, request) if sample.ids]
 
     @pytest.fixture(scope="class", autouse=True)

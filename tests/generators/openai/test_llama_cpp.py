@@ -39,8 +39,10 @@ class Served(EngineLaws):
     many = 40
     url = ""
 
-    def _first(self, engine: Engine, number: int, first: int, temperature: float) -> list[tuple[int, ...]]:
-        request = self.request(seeds(60, first), number, most=1, temperature=temperature)
+    def _first(
+        self, engine: Engine, number: int, first: int, temperature: float, **params: Any
+    ) -> list[tuple[int, ...]]:
+        request = self.request(seeds(60, first), number, most=1, temperature=temperature, **params)
         return [sample.ids for sample in self.draw(engine, request) if sample.ids]
 
     @pytest.fixture(autouse=True)

@@ -123,8 +123,8 @@ def test_an_executor_is_read_and_written(tmp_path: Path) -> None:
         ),
         ("{kind: ray, replicas: 0}", "executor.replicas = 0: expected an integer ≥ 1"),
         ("{kind: ray, num_gpus: 1, bundles: [{GPU: 1}]}", "bundles say what a replica needs"),
-        ("{kind: ray, resources: {GPU: 1}}", "resources={'GPU': 1.0}: GPU has a field of its own"),
-        ("{kind: ray, shards: {resources: {CPU: 8}}}", "resources={'CPU': 8.0}: CPU has a field of its own"),
+        ("{kind: ray, resources: {GPU: 1}}", "resources={'GPU': 1.0}: Ray takes no GPU here"),
+        ("{kind: ray, shards: {resources: {CPU: 8}}}", "resources={'CPU': 8.0}: Ray takes no CPU here"),
         ("{kind: ray, resources: 1}", "executor.resources = 1: expected a mapping such as {sandbox: 1}"),
     ],
 )

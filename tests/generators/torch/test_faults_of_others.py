@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from metagen.errors import NumericsError, PluginError
+from metagen.errors import InputError, NumericsError, PluginError
 from metagen.generators.decoding.adapters import Adapter
 from metagen.generators.decoding.draft import Draft
 from metagen.generators.decoding.search import BeamSearch, SearchSpec
@@ -147,6 +147,27 @@ def test_an_enumerable_engine_names_the_adapter() -> None:
 
 def raising(*_: Any) -> None:
     raise ValueError("nobody listens")
+
+
+def test_on_a_table_a_listener_that_raises_is_named() -> None:
+    with EnumerableEngine(("a", "<end>"), lambda prompt, done: (0.9, 0.1), name="two") as engine:
+        request = GenerateRequest(
+            Sequence.of("?"), (0,), SamplingParams(ignore_eos=True), 50, written=raising
+        )
+        with pytest.raises(PluginError, match=r"'raising' .* raised ValueError: nobody listens"):
+            asyncio.run(engine.generate(request))
+
+
+def test_where_nothing_is_left_an_adapter_is_not_blamed() -> None:
+    class Normal(Adapter):
+        def adapt(self, logits: torch.Tensor, ids: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+            return logits - logits.logsumexp(-1, keepdim=True)
+
+    params = SamplingParams(adapters=(Normal(),), banned=((0,), (1,)))
+    request = GenerateRequest(Sequence.of("?"), (0,), params, 1)
+    engine = EnumerableEngine(("a", "<end>"), {(): (0.5, 0.5)}, name="two")
+    with engine, pytest.raises(InputError, match="no token is left"):
+        asyncio.run(engine.generate(request))
 
 
 @pytest.mark.parametrize("told", ["heard", "written"])

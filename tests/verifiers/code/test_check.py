@@ -184,6 +184,9 @@ def test_a_failed_assertion_says_both_sides(sandbox: Sandbox) -> None:
         "x = 2\nassert f(x) in (1,)",
         "assert not f(1)",
     )
+    assert judged(sandbox, IDENTITY, "x: int = 1\nassert f(x) == 1").verdict == "passed", (
+        "an annotation asks nobody"
+    )
     cases = judged(sandbox, IDENTITY, *tests).cases
     assert [case.verdict for case in cases] == ["failed"] * 5
     assert [(case.got, case.expected, case.call) for case in cases[:4]] == [

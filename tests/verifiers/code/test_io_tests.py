@@ -90,6 +90,7 @@ def test_a_tolerance_is_absolute_or_relative() -> None:
         ({"inputs": (1,), "outputs": ("1",)}, "an input is 1"),
         ({"inputs": ("1",), "outputs": ("1",), "compare": "fuzzy"}, "compare='fuzzy'; expected one of exact"),
         ({"inputs": ("1",), "outputs": ("1",), "tolerance": -1}, "tolerance=-1"),
+        ({"inputs": ("1",), "outputs": ("1",), "tolerance": False}, "tolerance=False"),
         ({"inputs": ("1",), "outputs": ("1",), "seconds": 0}, "seconds=0"),
         ({"inputs": ("1",), "outputs": ("1",), "memory": 1.5}, r"memory=1\.5"),
     ],

@@ -93,6 +93,12 @@ def test_what_the_length_cut_below_the_function_is_left_out(more: str) -> None:
     assert str(CompletedProgram().read(sequence(unreadable))).startswith(PROMPT + "    return h(\n\n\n")
 
 
+def test_of_a_completion_something_is_kept() -> None:
+    """A prompt whose body is its docstring alone is no answer of anybody."""
+    text = '\ndef g(x):\n    """Thr'
+    assert CompletedProgram().read(sequence(text)) == PROMPT + text
+
+
 def test_completed_alone() -> None:
     text = "    return g(x)\n\ndef g(x):\n    return 2 * x\n"
     assert CompletedProgram(functions=False).read(sequence(text)) == PROMPT + "    return g(x)\n\n"

@@ -146,3 +146,5 @@ class Driver:
         if self._reader is not None:
             self._reader.close()
         shutil.rmtree(self.directory.root)
+        with suppress(OSError):  # another part is still there
+            self.directory.root.parent.rmdir()

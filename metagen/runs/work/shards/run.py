@@ -291,7 +291,9 @@ async def gather(
     directory: RunDirectory, journal: SQLiteJournal, seed: int, but: Container[Path] = ()
 ) -> None:
     """Copy what lies here of parts of earlier calls into the run's journal, and remove it. but: parts that go on."""
-    for path in sorted(directory.shards.glob(f"{_name_of(journal)}-*/*/journal.sqlite")):
+    # Version 0.1 had no name of the run above its parts.
+    layouts = ("*-of-*/journal.sqlite", f"{_name_of(journal)}-*/*/journal.sqlite")
+    for path in sorted(path for layout in layouts for path in directory.shards.glob(layout)):
         if path.parent in but:
             continue
         with await wait_for_journal(RunDirectory(path.parent), seed) as other:

@@ -284,8 +284,12 @@ class Namespace(dict):  # type: ignore[type-arg]  # dict[str, Any] would be eval
         if not self.is_asked(name) or (hasattr(builtins, name) and name not in (self.names or ())):
             raise KeyError(name)
         answer = channel.ask("name", name=quoted(name))
-        if "missing" in answer:  # a builtin of that name would answer for the candidate
-            raise NameError(f"name {name!r} is not defined", name=name)
+        if "missing" in answer:
+            if not hasattr(builtins, name):
+                raise KeyError(name)  # the interpreter asks so for `__annotations__`, and makes it
+            raise NameError(
+                f"name {name!r} is not defined", name=name
+            )  # a builtin would answer for the candidate
         return decode(answer["returned"], Remote)
 
     def is_asked(self, name: str) -> bool:

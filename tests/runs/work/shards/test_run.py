@@ -328,11 +328,13 @@ def test_an_attempt_that_has_ended_replaces_one_that_is_open_here(tmp_path: Path
     states: list[tuple[Ending, Ending]] = [("open", "free"), ("open", "answered"), ("answered", "open")]
     attempts = [replace(row(i), status=here, limit=ATTEMPT) for i, (here, _) in enumerate(states)]
     ends = [replace(row(i), status=there, limit=ATTEMPT) for i, (_, there) in enumerate(states)]
-    left = parts_of(directory) / "1-of-2" / "journal.sqlite"
-    left.parent.mkdir(parents=True)
+    # The second lies where earlier versions put it.
+    places = [parts_of(directory) / "1-of-2", directory.shards / "2-of-2"]
     with SQLiteJournal(directory.journal, seed=0) as journal:
-        with SQLiteJournal(left, seed=0) as other:
-            asyncio.run(other.record(ends))
+        for place, some in zip(places, (ends[:2], ends[2:]), strict=True):
+            place.mkdir(parents=True)
+            with SQLiteJournal(place / "journal.sqlite", seed=0) as other:
+                asyncio.run(other.record(some))
         asyncio.run(journal.record(attempts))
         asyncio.run(shards.gather(directory, journal, 0))
         assert sorted(one.status for one in journal.attempts("p")) == ["answered", "answered", "free"]
