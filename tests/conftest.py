@@ -123,6 +123,10 @@ def pytest_runtest_teardown() -> None:
 
 
 def _bytes() -> int:
-    """Of memory that this process holds; 0 where the system does not say."""
+    """Of memory that this process alone holds; 0 where the system does not say."""
     statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
+    if not statm.exists():
+        return 0
+    # Files that are mapped come and go as others need memory.
+    _, resident, shared, *_ = map(int, statm.read_text().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
