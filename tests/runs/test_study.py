@@ -20,6 +20,7 @@ from metagen.runs.curves.study import Curve, Source, StudyResult, Tuned
 from metagen.runs.declare import plan
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.directory import RunDirectory, StudyDirectory, find
+from metagen.runs.page import report as run_report
 from metagen.runs.page import study_report as report
 from metagen.runs.questions import difficulty
 from metagen.runs.table.tables import read
@@ -259,6 +260,9 @@ def test_a_share_divides_the_problems(study_file: Write, tmp_path: Path) -> None
     )
     assert held and seen == limited and not held & seen and len(held | seen) == 12
     assert set(result.problems) == seen
+    run_report.publish(directory.role("test"))
+    page = (directory.role("test").root / "report.html").read_text()
+    assert f"metagen study {directory.study}" in page and "metagen run experiment.yaml" not in page
 
 
 def test_an_interrupted_study_goes_on(study_file: Write, tmp_path: Path, calls: Calls) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from metagen.errors import ConfigError
 from metagen.runs.declare import baselines, registry
@@ -69,13 +69,22 @@ class _Cells:
         self.data = self.study.experiment.model_dump(mode="json", exclude_none=True)
 
     def generator(self, model: str, setting: Mapping[str, Any]) -> str:
-        name = variant(model, setting)
+        name = self._unused("generators", model, variant(model, setting))
         self.data["generators"][name] = overlay(self.data["generators"][model], setting)
         return name
 
     def strategy(self, strategy: str, setting: Mapping[str, Any]) -> str:
-        name = variant(strategy, setting)
+        name = self._unused("strategies", strategy, variant(strategy, setting))
         self.data["strategies"][name] = overlay(self.data["strategies"][strategy], setting)
+        return name
+
+    def _unused(self, section: Literal["generators", "strategies"], base: str, name: str) -> str:
+        """The name of a variant. ConfigError where the file calls another part so."""
+        if name != base and name in getattr(self.study.experiment, section):
+            raise ConfigError(
+                f"{section}.{name}: a setting of {base!r} that the study tries is called so, too; give {name!r} "
+                "another name"
+            )
         return name
 
     def add(self, generator: str, strategy: str, model: str, called: str, setting: str) -> None:
@@ -131,7 +140,10 @@ def development(study: Study) -> Part | None:
     pool = _free("pool", cells.data["strategies"])
     for name in spec.settings:
         if sizes := _sizes(study, name):
-            cells.data["strategies"][name]["n"] = [n for n in sizes if n <= spec.n] or [min(sizes)]
+            kept = [n for n in sizes if n <= spec.n] or [min(sizes)]
+            # What another strategy stands over has one n, not a list of them.
+            single = isinstance(cells.data["strategies"][name].get("n"), int)
+            cells.data["strategies"][name]["n"] = kept[0] if single else kept
     for model, strategy in study.experiment.grid.cells:
         for setting in spec.settings.get(strategy, ()):
             generator, _ = cells.cell(model, strategy, setting, words(setting))
@@ -250,6 +262,7 @@ def check(study: Study) -> None:
     """ConfigError for what would stop a role before it begins: parts that do not fit, problems that are not apart."""
     for _ in parts(study, {}):
         pass
+    development(study)
     apart(study)
 
 

@@ -112,6 +112,7 @@ def _page(
         "accuracies": accuracies_by_size(measured),
         "experiment": directory.experiment.read_text(encoding="utf-8"),
         "environment": _environment(directory),
+        "study": directory.study.study if directory.study else None,
         "count": len(measured),
         "oracle": any(m.cell.oracle for m in measured),
         "pooled": any(line.pooled for line in state.lines),

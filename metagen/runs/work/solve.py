@@ -82,8 +82,10 @@ def solve(
             with rarely():
                 wait(_all(work, shared))
             status = "complete" if work.delivered else "failed"
-        except KeyboardInterrupt:
-            status = "interrupted"
+        except BaseException as error:
+            # What was made before an error that ends the run is as good as before an interrupt.
+            if work.delivered or isinstance(error, KeyboardInterrupt):
+                status = "interrupted"
             raise
         finally:
             directory.save(work.state(status))

@@ -163,7 +163,7 @@ class _Spent:
             self.told = self.told[0] + leaf.usage, self.told[1] + leaf.physical
         if leaf.status == "lost":
             self.lost += leaf.count
-        else:
+        elif leaf.status != "refused":
             self.made += leaf.count
 
     def spender(self, label: str) -> Spender:

@@ -127,6 +127,30 @@ def test_development_is_judged_at_its_n(study_file: Write) -> None:
     assert max(sizes.values()) == 4
 
 
+def test_what_another_strategy_stands_over_is_judged_at_one_n(study_file: Write) -> None:
+    sets = (
+        "strategies.base={kind: majority, n: 4}",
+        "strategies.top={kind: best_of_n, verifier: judge, over: base, n: 2}",
+        "grid.pairs=[[small, top], [small, base], [large, majority]]",
+        "study.development.settings={base: [{}, {generator.fails_on: none}], top: [{}, {verifier: weak}]}",
+    )
+    part = plan.development(schema.load(study_file(), sets=sets))
+    assert part is not None and part.experiment.strategies["base"].n == 4
+
+
+def test_a_definition_called_as_a_setting_is_refused(study_file: Write) -> None:
+    file = study_file()
+    text = file.read_text()
+    file.write_text(
+        text.replace("\nstrategies:\n", "\nstrategies:\n  best.verifier-weak: {kind: majority}\n")
+    )
+    assert file.read_text() != text
+    with pytest.raises(
+        ConfigError, match=r"strategies\.best\.verifier-weak: a setting of 'best' .* is called so"
+    ):
+        plan.check(schema.load(file))
+
+
 def test_names_of_variants_tell_settings_apart() -> None:
     assert variant("rebase", {"temperature": 0.1}) == "rebase.temperature-0.1"
     assert variant("rebase", {}) == "rebase" and words({}) == "as written"

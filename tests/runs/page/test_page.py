@@ -261,6 +261,8 @@ def test_what_was_wasted_is_told_as_far_as_it_is_known() -> None:
     usage, real = Usage(prefilled=10, generated=100), Usage(prefilled=20, generated=30)
     (shared,) = parts([spans.Span("generate: g", 1, "complete", usage, real)])
     assert shared.wasted == 10
+    (made,) = parts([leaf(10, 12), spans.Span("generate: g", 7, "refused", Usage(), Usage())])
+    assert made.records == 1, "what was refused made nothing"
 
 
 def test_every_cost_has_its_figure_when_it_is_known() -> None:

@@ -209,6 +209,27 @@ def test_a_fault_in_a_part_ends_the_run_and_is_marked(
     assert len(set(calls())) == len(calls()) >= lost
 
 
+def test_what_was_made_before_a_fault_is_there_as_after_an_interrupt(
+    experiment_file: Write, tmp_path: Path
+) -> None:
+    class Broken(RuntimeError): ...
+
+    root = tmp_path / "run"
+    with build.open_setup(schema.load(experiment_file())) as setup:
+        whole = setup.task.grade
+
+        async def grade(problem: Any, sequences: Any) -> list[float]:
+            if problem.id == "sum-4":
+                raise Broken
+            return await whole(problem, sequences)
+
+        setup.task.grade = grade  # type: ignore[method-assign, assignment]
+        with pytest.raises(Broken):
+            runner.run(setup, RunDirectory.at(root))
+    state = RunDirectory(root).state()
+    assert state.status == "interrupted" and state.samples > 0
+
+
 def test_another_seed_or_other_data_are_refused(experiment_file: Write, tmp_path: Path) -> None:
     file, root = experiment_file(), tmp_path / "run"
     run(file, root)

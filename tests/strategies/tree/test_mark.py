@@ -145,3 +145,5 @@ def test_a_file_says_it_for_one_search_or_takes_the_tasks(tmp_path: Path) -> Non
     assert marks == {"task": "####", "own": "So", "none": None, "blocks": None}
     with pytest.raises(ConfigError, match="a mark and tokens"):
         schema.load(file, sets=["strategies.blocks.step={tokens: 8, mark: So}"])
+    with pytest.raises(ConfigError, match="a delimiter and tokens"):
+        schema.load(file, sets=['strategies.blocks.step={tokens: 8, delimiter: "\\n\\n"}'])

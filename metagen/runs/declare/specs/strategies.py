@@ -103,6 +103,10 @@ class StepSpec(Spec):
 
     @model_validator(mode="after")
     def _check_delimiter(self) -> Self:
+        if self.tokens is not None and self.delimiter is not None:
+            raise ValueError(
+                "there are a delimiter and tokens, which stand in its place; leave one of them out"
+            )
         if self.tokens is not None and self.mark:
             raise ValueError(
                 "there are a mark and tokens, blocks that may end within an answer; leave one of them out"

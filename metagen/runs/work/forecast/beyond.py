@@ -36,11 +36,12 @@ def sift(path: Path, pools: abc.Sequence[Pool], problems: abc.Sequence[Problem])
             samples, scores = set[bytes](), set[tuple[str, bytes]]()
             for pool in pools:
                 rows = book.samples(pool.generator, problem, pool.n)
-                samples.update(row.key for row in rows)
+                samples.update(row.key for row in rows + book.cuts(pool.generator, problem.id, pool.n))
                 scores.update((by, content) for by in pool.scored for content in contents(problem, rows))
             for row in journal.of_problem(problem.id):
                 scored = row.path == SCORES and (row.by, row.content) in scores
-                if row.key not in samples and not scored:
+                # What was refused is no call.
+                if row.payload is not None and row.key not in samples and not scored:
                     yield row
 
 

@@ -24,25 +24,31 @@ EARLIER = 3
 
 @dataclass(frozen=True)
 class Book:
-    """What a journal holds of pools: the rows of each maker, by problem."""
+    """What a journal holds of pools: the rows of each maker, by problem. cut: those that a limit cut short."""
 
     path: Path
     rows: Mapping[tuple[str, str], list[Row]] = field(default_factory=dict)
+    cut: Mapping[tuple[str, str], list[Row]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Book:
-        found: dict[tuple[str, str], list[Row]] = {}
+        found, cut = dict[tuple[str, str], list[Row]](), dict[tuple[str, str], list[Row]]()
         with SQLiteJournal(path, read_only=True) as journal:
             for problem in journal.problems():
                 for row in journal.of_problem(problem):
-                    if row.path in (SAMPLES, SCORES) and row.status == "complete":
-                        found.setdefault((row.by, problem), []).append(row)
-        return cls(path, found)
+                    if row.path in (SAMPLES, SCORES) and row.payload is not None:
+                        rows = found if row.status == "complete" else cut
+                        rows.setdefault((row.by, problem), []).append(row)
+        return cls(path, found, cut)
 
     def samples(self, generator: Generator, problem: Problem, n: int) -> list[Row]:
         """The first n samples of a problem, those that there are."""
         rows = self.rows.get((generator.fingerprint, problem.id), ())
         return [row for row in rows if row.index < n and is_whole(row, generator, problem)]
+
+    def cuts(self, generator: Generator, problem: str, n: int) -> list[Row]:
+        """Those of the first n samples of a problem that a limit cut short."""
+        return [row for row in self.cut.get((generator.fingerprint, problem), ()) if row.index < n]
 
     def score_digests(self, verifier: PrimitiveVerifier, problem: str) -> set[bytes]:
         """Digests of the candidates that have a score."""

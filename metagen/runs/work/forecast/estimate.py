@@ -33,13 +33,14 @@ from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.primitive import EngineGenerator, Primitive, letters
 from metagen.generators.replay import ReplayGenerator
+from metagen.journal import Row
 from metagen.runs.declare import registry
 from metagen.runs.declare.specs import Experiment
 from metagen.runs.directory import Cell, RunDirectory
 from metagen.runs.work import build
 from metagen.runs.work.allocation.shares import Shares
 from metagen.runs.work.forecast.beyond import Beyond, Pool, scale, sift
-from metagen.runs.work.forecast.books import Book, earlier
+from metagen.runs.work.forecast.books import Book, contents, earlier
 from metagen.runs.work.forecast.judging import FIGURES, Judging, Length, Sums
 from metagen.runs.work.forecast.pace import Pace
 from metagen.runs.work.forecast.probe import PROBE, Only, Trial, choose, restrict, run_probe
@@ -297,9 +298,15 @@ class _Estimator:
                 (name, self.judging.scores(verifier, problem, length, tokens, recorded, new))
                 for name, verifier in judges
             ]
-            # Each configuration has the budget for itself: its samples, and the scores of its own verifier.
-            shares = {name: self._share(figures, [one], new) for name, one in scores}
-            most = [*shares.values(), *([self._share(figures, [], new)] if ask.bare or not scores else [])]
+            # Each configuration has the budget for itself: its samples, and the scores of its own verifier. What is
+            # recorded is charged to it again.
+            drawn = recorded + self.book.cuts(ask.generator, problem.id, ask.n) if self.budget else []
+            spent = {name: drawn + self._scored(verifier, problem, recorded) for name, verifier in judges}
+            shares = {name: self._share(figures, [one], new, spent[name]) for name, one in scores}
+            most = [
+                *shares.values(),
+                *([self._share(figures, [], new, drawn)] if ask.bare or not scores else []),
+            ]
             made.add(max(most), calls=new, **figures)
             made.recorded += len(recorded)
             for name, (calls, before, one) in scores:
@@ -424,14 +431,22 @@ class _Estimator:
         made: Mapping[str, float | None],
         judged: Iterable[tuple[float, int, dict[str, float | None]]],
         new: int,
+        spent: abc.Sequence[Row],
     ) -> float:
-        """The part of a problem's work that its budget affords, at most 1."""
+        """The part of a problem's work that its budget affords beside what is spent, at most 1."""
         if not self.budget:
             return 1.0
         whole: dict[str, float | None] = {"calls": float(new), **made}
         for calls, _, one in judged:
             whole = {name: _plus(value, one.get(name, calls)) for name, value in whole.items()}
-        return min([1.0, *_shares(self.budget, whole)])
+        return min([1.0, *_shares(self.budget, whole, Usage.sum(row.usage for row in spent))])
+
+    def _scored(self, verifier: PrimitiveVerifier, problem: Problem, samples: list[Row]) -> list[Row]:
+        """The recorded scores of samples, where a budget is charged for them."""
+        wanted = contents(problem, samples) if self.budget else set[bytes]()
+        return [
+            row for row in self.book.rows.get((verifier.records, problem.id), ()) if row.content in wanted
+        ]
 
     def _part(
         self,
@@ -533,11 +548,11 @@ def _price(maker: Any) -> Price | None:
     return None
 
 
-def _shares(budget: Budget, whole: Mapping[str, float | None]) -> Iterator[float]:
+def _shares(budget: Budget, whole: Mapping[str, float | None], before: Usage) -> Iterator[float]:
     for dimension in DIMENSIONS:
         limit, spent = getattr(budget, dimension, None), whole.get(dimension)
         if limit is not None and spent:
-            yield limit / spent
+            yield max(0.0, limit - (getattr(before, dimension, None) or 0)) / spent
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

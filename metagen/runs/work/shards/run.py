@@ -55,7 +55,7 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
     """
     experiment = setup.experiment
     directory.claim()
-    with open_journal(directory, experiment.seed) as journal:
+    with directory.hold("run"), open_journal(directory, experiment.seed) as journal:
         bind(journal, setup.task)
         directory.write("experiment.yaml", dump(experiment))
         head = Head(setup, directory, journal, meter or Meter())
@@ -71,8 +71,9 @@ def run(setup: Setup, directory: RunDirectory, meter: Meter | None = None) -> St
                 with head.start(ray) as drivers, open_pools(experiment) as pools:
                     wait(head.all(ray, pools, drivers))
             status = "complete" if head.delivered else "failed"
-        except KeyboardInterrupt:
-            status = "interrupted"
+        except BaseException as error:
+            if head.meter.done or isinstance(error, KeyboardInterrupt):
+                status = "interrupted"
             raise
         finally:
             directory.save(head.state(status))

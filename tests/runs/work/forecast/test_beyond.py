@@ -110,6 +110,12 @@ def test_pools_alone_have_nothing_beyond(experiment_file: Write) -> None:
     assert set(parts(found)) == {"small", "large", "judge"}
 
 
+@pytest.mark.parametrize("limit", ["calls: 4", "generated: 48"])
+def test_what_a_budget_cuts_or_refuses_is_no_work_beyond_a_pool(experiment_file: Write, limit: str) -> None:
+    file = experiment_file(n="[8]", more=f"budget: {{{limit}}}\n")
+    assert set(parts(estimate(schema.load(file), probe=6))) == {"small", "large", "judge"}
+
+
 def test_what_is_recorded_is_left_out_of_a_probe(file: Path, small: RunDirectory) -> None:
     """Blockwise decoding has steps at the places of a pool: they are none of its samples."""
     found = estimate(schema.load(file), small.root, probe=4)

@@ -230,6 +230,17 @@ def test_budgets_cut_the_estimate(experiment_file: Write) -> None:
     assert any("budget" in note for note in found.notes)
 
 
+def test_what_is_recorded_has_used_its_part_of_a_budget(experiment_file: Write, tmp_path: Path) -> None:
+    file = experiment_file(n="[8]", more="budget: {calls: 4}\n")
+    run(file, tmp_path / "calls")
+    done = estimate.estimate(schema.load(file), tmp_path / "calls")
+    assert done.total.calls == 0 and "nothing is left to do" in shown(done)
+    file = experiment_file(n="[8]", more="budget: {generated: 48}\n")
+    run(file, tmp_path / "tokens")
+    done = estimate.estimate(schema.load(file), tmp_path / "tokens")
+    assert (done.total.generated or 0) < 2 * 6 * 24, "less than one more sample would need"
+
+
 def test_each_configuration_has_the_budget_for_itself(experiment_file: Write) -> None:
     """A vote draws all that its calls allow; best-of-n shares them with its scores."""
     found = parts(estimate.estimate(schema.load(experiment_file(n="[8]", more="budget: {calls: 8}\n"))))
