@@ -8,6 +8,7 @@ from typing import Any
 from metagen.attempts import Lost
 from metagen.budget import DIMENSIONS
 from metagen.cost import Usage
+from metagen.generators.primitive import thought_of
 from metagen.journal import Row
 from metagen.runs.table.costs import is_scoring
 from metagen.sequence import Sequence
@@ -112,17 +113,25 @@ def _amounts(usage: Usage) -> dict[str, Any]:
 def _tokens(returned: Iterable[Sequence], rows: Iterable[Row]) -> int | None:
     """Tokens of what is returned, thoughts left out; None where they cannot be told.
 
-    They are those of the ids that a sequence carries, with its end token, or of the one call that wrote its text.
+    They are those of the one call that wrote its text behind its thought, or of the ids that a sequence carries, with
+    its end token. Calls that wrote the same in other numbers of tokens tell nothing.
     """
-    by_text = {row.payload["text"]: row.usage.generated for row in rows if row.payload is not None}
+    wrote = [
+        (row.payload["text"], thought_of(row.payload), row.usage.generated) for row in rows if row.payload
+    ]
     total = 0
     for sequence in returned:
-        if sequence.text in by_text:
-            count = by_text[sequence.text]
+        same = [(thought, count) for text, thought, count in wrote if text == sequence.text]
+        counts = {count for thought, count in same if thought == sequence.thought} or {
+            count for _, count in same
+        }
+        count: int | None
+        if len(counts) == 1:
+            (count,) = counts
         elif sequence.tokens is not None:
             count = len(sequence.tokens.ids) + (sequence.finish in ("eos", "stop"))
         else:
-            count = None if sequence.text else 0
+            count = None if sequence.text or counts else 0
         if count is None:
             return None
         if sequence.thought is not None:

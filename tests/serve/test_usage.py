@@ -10,6 +10,7 @@ import pytest
 
 import metagen as mg
 from metagen.strategies.chain.steps import Ask, Use
+from tests.generators.openai.serving import Asked, Reply, Server, answer, said
 from tests.serve.serving import QUESTION, Running, serving_made
 
 ASKED: list[Any] = [{"role": "user", "content": "?"}]
@@ -119,6 +120,25 @@ def test_an_error_in_place_of_an_answer_tells_the_tokens_that_are_known() -> Non
         body = {"model": "vote", "prompt": "?", **options}
         got = httpx.post(f"{running.url}/completions", json=body, timeout=60)
     assert got.status_code == 402 and "at least 9 tokens were generated" in got.json()["error"]["message"]
+
+
+def test_tokens_of_what_is_returned_are_those_of_the_call_that_wrote_it() -> None:
+    """Two candidates have one text, behind other thoughts."""
+
+    async def handle(asked: Asked) -> Reply:
+        thought, new, thinking = [("Short.", 500, 498), ("Long.", 900, 898)][asked.number]
+        message = {"role": "assistant", "reasoning": thought, "content": "A:4"}
+        details = {"reasoning_tokens": thinking}
+        body = answer(said("", message=message), new=new, completion_tokens_details=details)
+        return Reply(body=body)
+
+    with Server(handle).open() as server, mg.OpenAIEngine("m", base_url=server.url) as engine:
+        vote = mg.MajorityVote(engine.generator(max_tokens=1000), 2, answer=mg.NumberRule())
+        with serving_made({"vote": vote}) as running:
+            usage = running.client.chat.completions.create(model="vote", messages=ASKED).usage
+    assert usage is not None and usage.completion_tokens == 1400
+    details: Any = usage.completion_tokens_details
+    assert (details.returned_tokens, details.reasoning_tokens) == (2, 1398)
 
 
 # -- details of the Responses API ------------------------------------------------------------------------
