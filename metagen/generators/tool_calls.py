@@ -40,6 +40,8 @@ def write_calls(calls: Iterable[Mapping[str, Any]]) -> str:
         if isinstance(function, Mapping) and isinstance(name := function.get("name"), str):
             arguments = _arguments(function.get("arguments"))
             said = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+            # Within an argument the mark would end the call; JSON reads `<\/` as `</`.
+            said = said.replace("</tool_call>", "<\\/tool_call>")
             texts.append(f"<tool_call>\n{said}\n</tool_call>")
     return "\n".join(texts)
 
@@ -93,9 +95,10 @@ def turns_with_calls(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def _arguments(given: Any) -> Any:
+    """What a call is given; {} where a server says that it is given nothing: "", "null" or no field."""
     if isinstance(given, str):
         try:
-            return json.loads(given)
+            given = json.loads(given) if given.strip() else None
         except (ValueError, RecursionError):
             return given
     return {} if given is None else given

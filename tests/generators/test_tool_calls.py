@@ -34,11 +34,23 @@ def call(name: str, arguments: Any) -> dict[str, Any]:
     )
 )
 def test_calls_come_back_as_they_were(calls: list[tuple[str, dict[str, Any]]]) -> None:
-    if any("</tool_call>" in json.dumps(one, ensure_ascii=False) for one in calls):
-        return  # a mark within its own notation ends it
     content, found = split_calls(write_calls(call(*one) for one in calls))
     assert content == ""
     assert [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in found] == calls
+
+
+def test_the_mark_that_ends_a_call_may_stand_in_one() -> None:
+    said = {"text": "Write </tool_call>, then <tool_call> and <\\/tool_call>."}
+    content, (found,) = split_calls(write_calls([call("say", said)]))
+    assert content == "" and json.loads(found["function"]["arguments"]) == said
+
+
+@pytest.mark.parametrize(
+    "nothing", [{}, {"arguments": None}, *({"arguments": a} for a in ("", " ", "null", "{}"))]
+)
+def test_a_call_without_arguments_is_a_call(nothing: dict[str, Any]) -> None:
+    content, (found,) = split_calls(write_calls([{"function": {"name": "now", **nothing}}]))
+    assert content == "" and found["function"] == {"name": "now", "arguments": "{}"}
 
 
 @pytest.mark.parametrize(
