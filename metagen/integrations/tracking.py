@@ -115,8 +115,9 @@ class MLflow:
             with contextlib.suppress(
                 MlflowException
             ):  # of another server, or deleted: then there is a new one
-                run = self._client.get_run(subject.known["id"])
-                self._client.update_run(run.info.run_id, status="RUNNING")
+                found = self._client.get_run(subject.known["id"])  # also one that was deleted
+                self._client.update_run(found.info.run_id, status="RUNNING")
+                run = found
         if run is None:
             run = self._client.create_run(self._experiment(), run_name=subject.name)
         self._id = run.info.run_id

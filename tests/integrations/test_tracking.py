@@ -135,7 +135,8 @@ def test_a_resumed_run_goes_on_with_the_same_tracked_run(place: Path, mlflow: An
     assert run.info.run_id == first and run.data.tags["metagen.changed"] == "grid.n"
     assert run.info.status == "FINISHED"
     mlflow.delete_run(first)
-    call("track", "out", "--to", "mlflow")  # to a run that is not there any more
+    call("track", "out", "--to", "mlflow")  # to a run that is not there any more: to a new one
+    assert only_run(mlflow).info.run_id != first
 
 
 def test_an_interrupted_run_says_so_and_a_resumed_one_ends_it(
