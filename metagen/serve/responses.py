@@ -143,11 +143,11 @@ class ResponseForm:
             f"{kind}_{secrets.token_hex(12)}" for kind in ("resp", "msg", "rs")
         )
 
-    def whole(self, solutions: Iterable[Solution], thought: str = "") -> dict[str, Any]:
-        """The answer. thought: progress that was told."""
+    def whole(self, solutions: Iterable[Solution], told: str | None = None) -> dict[str, Any]:
+        """The answer. told: thoughts and progress of a stream; None where nothing was streamed."""
         (solution,) = solutions
         sequence = solution.sequences[0]
-        told = thought or (sequence.thought.text if sequence.thought is not None else None) or ""
+        told = _thought(solution) if told is None else told
         done = finish_of(sequence) == "stop"
         output = [self._reasoning(told)] if told else []
         output.append(self._item(sequence.text, "completed" if done else "incomplete"))
@@ -216,6 +216,8 @@ class ResponseForm:
 
         def close(solution: Solution) -> Iterator[dict[str, Any]]:
             text = solution.sequences[0].text
+            if not begun and not thought and (whole := _thought(solution)):
+                yield from think(whole)
             yield from write(text[len(said) :])
             response, where = self.whole([solution], thought), self._where(int(bool(thought)))
             yield event("response.output_text.done", **where, text=text, logprobs=[])
@@ -261,6 +263,12 @@ class ResponseForm:
 
 def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _thought(solution: Solution) -> str:
+    """What was thought before the answer; empty where nothing is shown."""
+    thought = solution.sequences[0].thought
+    return (thought.text if thought is not None else None) or ""
 
 
 def _usage(solution: Solution) -> dict[str, Any] | None:

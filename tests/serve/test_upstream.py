@@ -16,7 +16,7 @@ import metagen as mg
 from metagen.runs.declare.specs.serve import ServeSpec
 from metagen.serve.app import make_app
 from metagen.serve.models import Models
-from tests.generators.openai.serving import Reply, always
+from tests.generators.openai.serving import Asked, Reply, always, answer, delta, said, stream
 from tests.generators.openai.serving import Server as Upstream
 from tests.serve.serving import FILE, QUESTION, Running, serving
 
@@ -131,3 +131,32 @@ def test_half_a_character_is_sent_as_its_escape(tmp_path: Path) -> None:
         asked = {"model": "through/one", "prompt": QUESTION}
         got = httpx.post(f"{running.url}/completions", json=asked, timeout=60)
         assert got.status_code == 200 and got.json()["choices"][0]["text"] == "so \ud83d"
+
+
+def test_a_streamed_response_numbers_its_parts_as_its_end_does(tmp_path: Path) -> None:
+    """A server tells its thought with the whole answer: behind the text where that streams, before it where not."""
+    message = {"role": "assistant", "content": "It is 19.", "reasoning": "12 and 7."}
+    whole = Reply(body=answer(said("", message=message)))
+    parts = stream(delta(reasoning="12 and 7."), delta(content="It is"), delta("stop", content=" 19."))
+
+    async def handle(asked: Asked) -> Reply:
+        return parts if asked.body.get("stream") else whole
+
+    with Upstream(handle).open() as behind, serving(tmp_path, front(behind.url, api="chat")) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        quiet = {"metagen": {"progress": False}}
+        for model, kinds in (
+            ("through/one", ["message"]),
+            ("through/majority@4", ["reasoning", "message"]),
+        ):
+            events = [*client.responses.create(model=model, input="12 + 7?", stream=True, extra_body=quiet)]
+            added = [event for event in events if event.type == "response.output_item.added"]
+            assert [event.output_index for event in added] == [*range(len(kinds))]
+            last = events[-1]
+            assert last.type == "response.completed" and last.response.output_text == "It is 19."
+            assert (
+                [item.type for item in last.response.output] == [event.item.type for event in added] == kinds
+            )
+            assert [item.id for item in last.response.output] == [event.item.id for event in added]
+        once = client.responses.create(model="through/one", input="12 + 7?")
+        assert [item.type for item in once.output] == ["reasoning", "message"]
