@@ -151,6 +151,12 @@ class Choice(_Read):
         return self.message is not None and self.message.declined
 
     @property
+    def calls(self) -> int:
+        """Calls of tools that the server has read from the text."""
+        calls = None if self.message is None else self.message.tool_calls
+        return len(calls) if isinstance(calls, list) else 0
+
+    @property
     def thought(self) -> str | None:
         """What was thought before that, where the server tells it apart."""
         return None if self.message is None else self.message.thought
@@ -182,6 +188,11 @@ class Choice(_Read):
         places = given.positions
         values = [p.logprob for p in places] if places is not None else given.token_logprobs
         return None if values is None or None in values else [float(v) for v in values if v is not None]
+
+    @property
+    def names_once(self) -> bool:
+        """Whether the most probable tokens of a place are told by name, each name once, as completions do."""
+        return self.logprobs is not None and self.logprobs.positions is None
 
     def most_probable(self) -> list[list[tuple[str, float]]] | None:
         """For each token the most probable ones at its place, by name, as many as were sent; None if they are not."""

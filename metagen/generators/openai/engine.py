@@ -315,12 +315,18 @@ class OpenAIEngine:
 
     def _count_unknown(self, request: GenerateRequest, samples: list[Sample]) -> None:
         """Samples whose log-probabilities were asked for and did not all come; the first time it is said."""
-        asked = request.params.logprobs or request.params.top_logprobs
-        lacking = sum(sample.logprob is None and sample.thought is None for sample in samples) if asked else 0
+        most = request.params.top_logprobs
+        lacking = sum(
+            sample.thought is None
+            and (sample.logprob is None or bool(most and sample.token_confidences is None))
+            for sample in (samples if most or request.params.logprobs else ())
+        )
         if lacking and not self.stats.extra["no_logprobs"]:
             warnings.warn(
-                f"{self!r} gave fewer log-probabilities than tokens: those of such samples are unknown (stats.extra "
-                "counts them as no_logprobs). llama.cpp's server leaves out tokens that end within a character",
+                f"{self!r} gave fewer log-probabilities than it was asked for: those of such samples are unknown "
+                "(stats.extra counts them as no_logprobs). llama.cpp's server leaves out tokens that end within a "
+                "character; completions of SGLang's tell most probable tokens that read alike as one, and its chats "
+                "tell each",
                 stacklevel=2,
             )
         self.stats.extra["no_logprobs"] += lacking

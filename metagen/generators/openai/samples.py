@@ -15,6 +15,7 @@ from metagen.generators.openai.answer import STOPPED, Choice, Malformed
 from metagen.generators.openai.body import limit, stop_texts
 from metagen.generators.openai.dialects import Dialect
 from metagen.generators.openai.vocabulary import Vocabulary
+from metagen.generators.tool_calls import split_calls
 from metagen.sequence import Finish, Step, Thought
 
 #: By so much rounding may lift the logarithm of a probability above 0.
@@ -54,9 +55,13 @@ class Reader:
             return self._thoughtful(choice, Thought(thought, thinking), max(told, generated or 0) or None)
         if choice.token_ids and self._vocabulary is not None and self._ids is not None:
             sample = self._by_ids(choice, choice.token_ids, logprobs)
+            if sample is not None and len(split_calls(sample.text)[1]) < choice.calls:
+                sample = None  # calls in a notation that the server alone reads
         if sample is None:
             # What is charged for may be more than what is shown.
             sample = self._by_text(choice, max(told, generated or 0) or None)
+            if choice.calls:  # ids would write them in another notation than was drawn
+                sample = replace(sample, ids=None)
         return replace(
             sample,
             logprob=math.fsum(logprobs) if logprobs is not None else None,
@@ -211,11 +216,16 @@ class Reader:
         if not (k := params.top_logprobs):
             return logprobs, None
         places = choice.most_probable()
-        if places is None or len(places) != len(logprobs) or any(len(place) < k for place in places):
+        # Where tokens are told by their texts, those that read alike, such as parts of characters, are told as one.
+        by_text = choice.names_once and self._dialect.named is None
+        least = 1 if by_text else k
+        if places is None or len(places) != len(logprobs) or any(len(place) < least for place in places):
             raise Malformed(f"it gave fewer than the {k} most probable tokens that were asked for of each")
         # One that cannot be drawn may have −∞.
         if not all(value <= ROUNDING for place in places for _, value in place):
             raise Malformed("it gave log-probabilities of the most probable tokens that cannot be")
+        if any(len(place) < k for place in places):
+            return logprobs, None
         return logprobs, tuple(confidence([value for _, value in place], k) for place in places)
 
 

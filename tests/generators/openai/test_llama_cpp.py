@@ -83,7 +83,7 @@ def test_a_sum_that_lacks_tokens_is_unknown_and_counted() -> None:
         serves(FILE) as url,
         OpenAIEngine("x", base_url=url, api="completions", dialect="llamacpp") as engine,
     ):
-        with pytest.warns(UserWarning, match="fewer log-probabilities than tokens"):
+        with pytest.warns(UserWarning, match="fewer log-probabilities than it was"):
             samples = draw(engine, 12, logprobs=True)
         lacking = [sample for sample in samples if sample.logprob is None]
         assert len(lacking) == engine.stats.extra["no_logprobs"]

@@ -18,6 +18,7 @@ from metagen.generators.openai.answer import Choice, Malformed
 from metagen.generators.openai.dialects import DIALECTS
 from metagen.generators.openai.samples import Reader
 from metagen.generators.openai.vocabulary import Vocabulary
+from metagen.generators.tool_calls import split_calls
 from metagen.sequence import Prompt, Sequence, Step
 
 ALPHABET = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -134,6 +135,46 @@ def test_what_is_charged_for_is_no_less_than_what_the_server_counts() -> None:
     assert reader.sample(given, 40).generated == 40
     assert reader.sample(given, 2).generated == 6
     assert reader.sample(given, None).generated == 6
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kept"),
+    [
+        ("<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", False),
+        ('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>', True),
+    ],
+)
+def test_calls_that_the_server_alone_reads_are_those_of_the_sample(
+    vocabulary: Vocabulary, drawn: str, kept: bool
+) -> None:
+    """Its ids stay with it where metagen reads the same in them."""
+    ids = list(vocabulary.encode(drawn))
+    asked = request(len(ids))
+    message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    given = choice(ids).model_dump() | {"text": None, "message": message}
+    reader = Reader(asked, DIALECTS["vllm"], vocabulary, vocabulary.render(asked.prefix))
+    made = reader.sample(Choice.model_validate(given), len(ids))
+    content, (found,) = split_calls(made.text)
+    assert content == "" and found["function"] == CALL["function"]
+    assert made.ids == (tuple(ids) if kept else None) and made.generated == len(ids)
+
+
+@pytest.mark.parametrize("dialect", ["sglang", "vllm"])
+def test_confidences_are_unknown_where_tokens_that_read_alike_are_told_as_one(dialect: Any) -> None:
+    """vLLM names tokens by ids, so that fewer are fewer."""
+    places = [{"a": -0.5, "b": -1.0}, {"\ufffd": -0.5}]
+    logprobs = {"token_logprobs": [-0.5, -0.5], "top_logprobs": places}
+    given = Choice.model_validate({"text": "a\ufffd", "finish_reason": "length", "logprobs": logprobs})
+    reader = Reader(request(2, top_logprobs=2), DIALECTS[dialect], None, None)
+    if dialect == "vllm":
+        with pytest.raises(Malformed, match="fewer than the 2 most probable"):
+            reader.sample(given, 2)
+        return
+    made = reader.sample(given, 2)
+    assert (made.text, made.token_logprobs, made.token_confidences) == ("a\ufffd", (-0.5, -0.5), None)
 
 
 def _six() -> dict[str, Any]:
