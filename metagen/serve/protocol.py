@@ -278,8 +278,11 @@ def read_json(body: bytes | bytearray) -> Any:
             raise ApiError(400, f"{twice!r:.80} is given twice", param=twice[:80], code="invalid_json")
         return found
 
+    def refuse_constant(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
     try:
-        found = json.loads(body, object_pairs_hook=unique)
+        found = json.loads(body, object_pairs_hook=unique, parse_constant=refuse_constant)
         if re.search(rb"\\u[dD][89a-fA-F]", body):
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -59,8 +60,14 @@ class Wording:
     ) -> Self:
         """By the options of OpenAIEngine; the others have no part in it.
 
-        InputError for what the server would ignore.
+        InputError for what the server would ignore, and for an extra_body that is no JSON.
         """
+        try:
+            json.dumps(dict(extra_body or {}), allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"extra_body is no JSON: {error}; give numbers, texts, lists and mappings of Python's own"
+            ) from None
         spoken = DIALECTS[dialect]
         spoken.check(api, length_field, extra_body or {}, max_context)
         goes_on = spoken.open_turn is not None if continuation is None else continuation

@@ -147,7 +147,7 @@ class Transport:
     async def _attempt(self, asked: Ask[T], spent: Spent) -> T:
         # Whoever has a place has its turn, so that none is kept for those that wait for one.
         async with self._turns.of(asked.kind), self._gate.place():
-            body = asked.body()
+            body = self._encode(asked.body())
             attempt = UNTOLD if asked.begin is None else await asked.begin()
             began = time.monotonic()
             self._stats.extra["attempts"] += 1
@@ -178,9 +178,15 @@ class Transport:
             attempt.free()
         raise failed
 
-    async def _exchange(
-        self, asked: Ask[T], body: Mapping[str, Any], seconds: float
-    ) -> tuple[bytes, Failed | None]:
+    def _encode(self, body: Mapping[str, Any]) -> bytes:
+        try:
+            return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"a request to {self._model!r} is no JSON, and was not sent: {error}; see the tools of the prompt"
+            ) from None
+
+    async def _exchange(self, asked: Ask[T], body: bytes, seconds: float) -> tuple[bytes, Failed | None]:
         """The body of a good response, or what went wrong."""
         aiohttp = self._aiohttp
         # Made for each request: whoever looks at the session finds no key.
@@ -190,7 +196,7 @@ class Transport:
                 asyncio.timeout(seconds),
                 self._session.post(
                     self._base_url + PATHS[asked.api],
-                    data=json.dumps(body, allow_nan=False, separators=(",", ":")).encode(),
+                    data=body,
                     headers=own,
                     allow_redirects=False,
                     proxy=self._proxy,

@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from metagen import logs
@@ -24,9 +25,10 @@ from metagen.generators.engine import EvaluateRequest, Generated, GenerateReques
 from metagen.generators.openai import OpenAIEngine, retries, transport
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
+from metagen.generators.tool_calls import TOOLS
 from metagen.journal import SQLiteJournal
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence
+from metagen.sequence import Message, Prompt, Sequence
 from tests.generators.openai.serving import (
     KEY,
     Asked,
@@ -501,6 +503,22 @@ def test_log_probabilities_that_cannot_be_are_no_answer(logprobs: Any) -> None:
         pytest.raises(EngineError, match=r"it gave|not as expected"),
     ):
         ask(asking, logprobs=True, top_logprobs=2)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), {1, 2}, np.int64(3), Patience])
+def test_fields_of_every_request_are_json(bad: Any) -> None:
+    with pytest.raises(InputError, match="extra_body is no JSON"):
+        engine("http://localhost/v1", extra_body={"options": [bad]})
+
+
+def test_what_is_no_json_is_neither_sent_nor_charged() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"maximum": float("inf")}}}]
+    told = Prompt("p", messages=(Message("user", "?"),), public={TOOLS: tools})
+    with Server(always(GOOD)).open() as server, engine(server) as asking:
+        request = GenerateRequest(Sequence.of(told), (0,), SamplingParams(max_tokens=9), 9)
+        with pytest.raises(InputError, match="is no JSON, and was not sent"):
+            asyncio.run(asking.generate(request))
+        assert not server.asked and asking.stats.extra["maybe_billed"] == 0
 
 
 # -- counts --------------------------------------------------------------------------------------
