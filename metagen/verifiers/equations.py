@@ -14,7 +14,7 @@ from metagen.values import Share
 from metagen.verifiers.base import Verifier
 
 #: Goes up when a text would be judged otherwise than before.
-EDITION: Final = "2"
+EDITION: Final = "3"
 _NUMBER: Final = r"\$?\d{1,30}(?:,\d{3})*(?:\.\d{1,30})?"
 _SIGNED: Final = rf"(?:-(?=[\d$(])|\(\s*){{0,20}}{_NUMBER}(?:\s*\)){{0,20}}"
 _SIDE: Final = rf"{_SIGNED}(?:\s*[-+*/x×÷·−]\s*{_SIGNED}){{0,50}}"
@@ -24,8 +24,8 @@ _CHAIN: Final = re.compile(rf"(?<![\w.,)])(?>{_SIDE}(?:\s*=\s*{_SIDE})+)(?!\s*\\
 _TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
 #: In front of a line: the mark of a list.
 _MARK: Final = re.compile(r"\s*(?:[-*•–]|\d+[.)])\s+")
-#: In front of a side: it goes on to the left, with words that are no number.
-_GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−=]|\b(?:x|of|by|times|plus|minus))\s*$")
+#: In front of a side: it goes on to the left, as a power, a function of it, or with words that are no number.
+_GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−^]|[\w)]\(|\b(?:x|of|by|times|plus|minus))\s*$")
 _SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"})
 
 

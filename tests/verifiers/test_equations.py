@@ -59,6 +59,13 @@ from metagen.verifiers.equations import EquationVerifier, check_equations
         ("-(2 + 3) = -5", [True]),
         ("( 2 + 3 ) * 2 = 10", [True]),
         ("5 - -3 = 8", [True]),
+        ("Total = 5 + 3 = 9", [False]),
+        ("Total cost = 3 * 4 = 12", [True]),
+        ("n = 5 + 3 = 8 = 4 * 3", [True, False]),
+        ("x + 3 = 5 + 1 = 6", []),
+        ("2^3 = 4 * 2", []),
+        ("sqrt(16) = 2 * 2", []),
+        ("(2)(3) = 3 * 2", []),
     ],
 )
 def test_equations_of_a_text(text: str, found: list[bool]) -> None:
