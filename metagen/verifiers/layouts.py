@@ -296,14 +296,21 @@ class WholeSolution(Layout):
 
     transformers reads such a head at the last token that is no padding. chat: the solution fills the assistant's turn,
     and `closing` is what the chat template puts behind it (such as <|im_end|> and a line break), which ends the input.
+    opening: what it puts in front of it, behind the open turn that a generator would fill (such as an empty thought).
     """
 
     chat: bool = False
     closing: str = ""
+    opening: str = ""
     delimiter: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        _expect(self, texts=("closing",), switches=("chat",))
+        _expect(self, texts=("closing", "opening"), switches=("chat",))
+
+    @property
+    def identity(self) -> str:
+        opening = f", opening={self.opening!r}" if self.opening else ""
+        return f"WholeSolution(chat={self.chat!r}, closing={self.closing!r}{opening}, delimiter={self.delimiter!r})"
 
     @property
     def stepwise(self) -> bool:
@@ -318,7 +325,7 @@ class WholeSolution(Layout):
 
     def lay(self, encoder: Encoder, prompt: Prompt, steps: abc.Sequence[str]) -> Laid | None:
         asked = Prompt(prompt.problem_id, messages=conversation(prompt)) if self.chat else prompt
-        ids = (*encoder.render(asked, "".join(steps)), *encoder.encode(self.closing))
+        ids = (*encoder.render(asked, self.opening + "".join(steps)), *encoder.encode(self.closing))
         return Laid(ids, (len(ids) - 1,))
 
 

@@ -87,7 +87,8 @@ def find_layout(name: str, model: str | Path | None = None) -> Layout:
     if isinstance(layout, SeparatorSteps) and layout.start:
         return dataclasses.replace(layout, start=_beginning(directory) or layout.start)
     if isinstance(layout, WholeSolution) and chat_template(directory):
-        return WholeSolution(chat=True, closing=_closing(directory))
+        opening, closing = _around(directory)
+        return WholeSolution(chat=True, closing=closing, opening=opening)
     return layout
 
 
@@ -180,20 +181,27 @@ def _beginning(directory: Path) -> str | None:
     return next((str(t["content"]) for t in added if t.get("id") == id), None)
 
 
-def _closing(directory: Path) -> str:
-    """What the chat template puts behind the assistant's turn."""
+def _around(directory: Path) -> tuple[str, str]:
+    """What the chat template puts around what the assistant says: behind an open turn of its own, and at the end."""
     from transformers import AutoTokenizer  # slow to import, and only templates need it
 
     mark = "§"
     turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": mark}]
     tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
-    text = apply_template(tokenizer, turns, directory)
-    if mark not in text:
+    before, there, closing = apply_template(tokenizer, turns, directory).rpartition(mark)
+    if not there:
         raise ModelError(
             f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "
             "use the tokenizer that the reward model was trained with"
         )
-    return text.rpartition(mark)[2]
+    begun = apply_template(tokenizer, turns[:1], directory, add_generation_prompt=True)
+    if not before.startswith(begun):
+        raise ModelError(
+            f"{directory}: the chat template opens the assistant's turn with {begun[-60:]!r}, and before an answer "
+            f"there is {before[-60:]!r}, so a solution cannot be scored as in training; use the tokenizer that the "
+            "reward model was trained with"
+        )
+    return before.removeprefix(begun), closing
 
 
 def _json(path: Path) -> dict[str, Any]:

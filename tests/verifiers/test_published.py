@@ -149,6 +149,33 @@ def test_outcome_models_read_the_last_token(kind: str, chat: bool, tmp_path: Pat
     assert [score.value] == pytest.approx(sigmoid(torch.tensor(want)), abs=1e-5)
 
 
+#: As Qwen3's: the last turn of the assistant has an empty thought, of which a prompt to generate knows nothing.
+THINKING = CHAT.replace(
+    "\n{{ m['content'] }}",
+    "\n{% if loop.last and m['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m['content'] }}",
+)
+
+
+def test_what_a_template_puts_before_the_last_answer_is_read_with_it(tmp_path: Path) -> None:
+    reference = make_transformers(tmp_path, "qwen2 sequence", template=THINKING)
+    tokenizer = published_tokenizer(tmp_path)
+    turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "A: 19"}]
+    text = tokenizer.apply_chat_template(turns, tokenize=False)
+    assert "<think>" in text
+    want = reference(tuple(tokenizer.encode(text)))[-1].item()
+    with TorchEngine(tmp_path, threads=1, max_batch=4) as engine:
+        (score,) = scored(OutcomeRewardModel(engine), "A: 19")
+    assert score.raw == pytest.approx(want, abs=1e-4)
+
+
+def test_a_template_that_opens_an_answer_otherwise_than_a_turn_to_fill_is_refused(tmp_path: Path) -> None:
+    make_transformers(
+        tmp_path, "qwen2 sequence", template=CHAT.replace("assistant\n{%", "assistant\n<think>{%")
+    )
+    with pytest.raises(ModelError, match="opens the assistant's turn with"):
+        layout_of(tmp_path)
+
+
 def test_transformers_own_pooling_is_the_last_token(tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification
 
