@@ -49,9 +49,17 @@ class MeanPooling(Embedder):
         if self._tokenizer.pad_token is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._prefix, self._device, self._batch = prefix, device, batch
-        self._context = getattr(self._model.config, "max_position_embeddings", None)
+        # RoBERTa and its kin have fewer places than their configuration says, which the tokenizer knows; where it knows
+        # nothing, it says 10³⁰.
+        places, told = (
+            getattr(self._model.config, "max_position_embeddings", None),
+            self._tokenizer.model_max_length,
+        )
+        self._context = min((n for n in (places, told) if n and n < 10**9), default=None)
         self._shape = _shape(path)
-        self._fingerprint = digest("mean pooling", prefix, *_files(path)).hex()
+        # The context is named where it is the tokenizer's: records of whole texts stay what they were.
+        cut = () if self._context == places else (str(self._context),)
+        self._fingerprint = digest("mean pooling", prefix, *cut, *_files(path)).hex()
 
     @property
     def fingerprint(self) -> str:

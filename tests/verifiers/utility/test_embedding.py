@@ -99,3 +99,20 @@ def test_the_mean_of_hidden_states() -> None:
         MeanPooling(directory / "nothing")
     with pytest.raises(InputError, match="batch=0"):
         MeanPooling(directory, batch=0)
+
+
+def test_texts_longer_than_the_places_of_a_roberta_are_cut(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    from transformers import AutoTokenizer, RobertaConfig, RobertaModel
+
+    from metagen.verifiers.utility.pooling import MeanPooling
+
+    tokenizer = AutoTokenizer.from_pretrained(sources.resolve("tiny-0.1m"), model_max_length=16)
+    tokenizer.save_pretrained(tmp_path)
+    # Places are counted from behind the padding's, so that two of them are for no token.
+    config = RobertaConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+                           intermediate_size=8, max_position_embeddings=18, pad_token_id=1)  # fmt: skip
+    RobertaModel(config).save_pretrained(tmp_path)
+    embedder = MeanPooling(tmp_path)
+    (found,) = asyncio.run(embedder.embed(["12+7=19\n" * 9]))
+    assert np.isfinite(found).all() and embedder.usage("12+7=19\n" * 9).prefilled == 16
