@@ -86,16 +86,17 @@ class Ensemble(Verifier):
     def _combine(self, scores: tuple[Score, ...]) -> Score:
         words = [score.feedback for score in scores if score.feedback]
         feedback = "\n\n".join(dict.fromkeys(words)) or None
+        unread = sum(score.unread for score in scores)
         missing = next((score for score in scores if score.value is None), None)
         if missing is not None:
-            return Score(None, verdict=missing.verdict, feedback=feedback, oracle=self.oracle)
+            return Score(None, verdict=missing.verdict, feedback=feedback, oracle=self.oracle, unread=unread)
         raw = self._value([score.value or 0.0 for score in scores])
         columns = [score.steps for score in scores if score.steps is not None]
         steps = None
         if len(columns) == len(scores) and len({len(column) for column in columns}) == 1:
             steps = tuple(_unit(self._value(values)) for values in zip(*columns, strict=True))
         verdict = next((score.verdict for score in scores if score.verdict is not None), None)
-        return Score(_unit(raw), raw=raw, steps=steps, feedback=feedback, verdict=verdict, oracle=self.oracle)
+        return Score(_unit(raw), raw, steps, feedback, verdict, self.oracle, unread)
 
     def _value(self, values: abc.Sequence[float]) -> float:
         if self.combine == "worst":

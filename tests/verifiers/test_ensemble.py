@@ -16,6 +16,7 @@ from metagen.testing.generators import CountingJournal
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.ensemble import Combine, Ensemble
 from metagen.verifiers.function import FunctionVerifier
+from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.oracle import OracleVerifier
 
 PROMPT = Prompt("p", text="Task.")
@@ -41,6 +42,13 @@ def test_the_three_ways_to_combine(combine: Combine, expected: float) -> None:
     values = (0.9, 0.7, 0.2)
     (one,) = score(Ensemble(constant(*values), combine, penalty=0.5), "x")
     assert one.value == pytest.approx(expected) == one.raw
+
+
+def test_verdicts_that_members_cannot_read_are_counted() -> None:
+    said = FunctionGenerator(lambda prefix, seed, index: ("Yes", "hm")[index % 2], name="half")
+    half, mute = (Judge(generator=said, samples=n) for n in (2, 4))
+    never = Judge(generator=FunctionGenerator(lambda *_: "hm", name="never"), samples=3)
+    assert [score(Ensemble(members), "x")[0].unread for members in ([half, mute], [half, never])] == [3, 4]
 
 
 def test_weights_are_shares() -> None:
