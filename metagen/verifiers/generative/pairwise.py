@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from metagen.border import Part, checked
 from metagen.errors import InputError
+from metagen.logs import logger
 from metagen.parts import name_of, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -25,6 +26,7 @@ from metagen.verifiers.generative.way import GenerativeVerifier, with_wording
 from metagen.verifiers.odds import logit, sigmoid
 from metagen.verifiers.utility.pairs import Pair, PairUtility
 
+_LOG = logger(__name__)
 Merge = Literal["mean", "log-odds"]
 Matrix = NDArray[np.float64]
 #: wins[i, j], how much i was preferred to j, → the strength of each, in log-odds.
@@ -141,6 +143,10 @@ class PreferenceUtility(PairUtility):
 
     async def rate(self, pairs: list[Pair], scope: Scope) -> list[float]:
         scores = await self.judge.compare(pairs, scope=scope)
+        # A pair is asked once, whichever way round it comes.
+        once = {_key(a.answered, b.answered): score for (a, b), score in zip(pairs, scores, strict=True)}
+        if unread := sum(score.unread for score in once.values()):
+            _LOG.warning("comparisons cannot be read", extra={"unread": unread, "pairs": len(once)})
         return [math.nan if score.value is None else score.value for score in scores]
 
 

@@ -32,6 +32,9 @@ from metagen.verifiers.published import special_tokens
 Way = Literal["labels", "samples"]
 #: The verdict where nothing that was written can be read as one.
 UNPARSABLE: Final = "unparsable"
+UNREAD: Final = Score(None, verdict=UNPARSABLE)
+#: Goes up when what is written would be read otherwise than before.
+EDITION: Final = "2"
 #: A task to try a question out with.
 TRIAL = Prompt("trial", text="?")
 
@@ -90,7 +93,8 @@ class LabelRespondent(Respondent):
 
     Without critiques, v = Σ_l worth(l) p(l | question), one evaluation. With them, k critiques c_i are sampled
     from `critic` and v = (1/k) Σ_i Σ_l worth(l) p(l | question, c_i) (GenRM-CoT); a critique that writes the
-    cue itself is cut there, and one that a budget cut counts for nothing. The critic needs not be the same model.
+    cue itself is cut there, and one that a budget cut counts for nothing. One that its length cut within its thought
+    says nothing either, and is counted (`Score.unread`). The critic needs not be the same model.
 
     normalise: p is the share among the labels; False takes the probability as it is, what lies beside all labels
     being worth as much as the worst. Needs an engine with token ids, and for a question in chat form with a
@@ -126,7 +130,7 @@ class LabelRespondent(Respondent):
 
     @property
     def fingerprint(self) -> str:
-        critic = self.critic.fingerprint if self.critic else ""
+        critic = f"{EDITION} {self.critic.fingerprint}" if self.critic else ""
         parts = (self._reader.fingerprint, self.question.fingerprint, critic)
         return digest("probability judge", *parts, str(self.critiques), str(self.normalise)).hex()
 
@@ -140,11 +144,12 @@ class LabelRespondent(Respondent):
 
     async def _criticise(self, one: Asked, critic: Generator, scope: Scope) -> Score:
         written = await _write(critic, one.prompt, self.critiques, scope)
-        whole = [critique for critique in written if not critique.exhausted]
+        done = [critique for critique in written if not critique.exhausted]
+        whole = [critique for critique in done if not critique.cut_in_thought]
         ends = [self._end(critique) for critique in whole]
         readings = await self._reader.read([(end.digest, end) for end in ends], scope)
         pairs = [(self._score(r), critique.text) for r, critique in zip(readings, whole, strict=True)]
-        return _mean(pairs)
+        return _mean([*pairs, *[(UNREAD, "")] * (len(done) - len(whole))])
 
     def _end(self, critique: Sequence) -> Sequence:
         """The critique, up to the cue if it goes as far, and the cue."""
@@ -159,7 +164,9 @@ class LabelRespondent(Respondent):
             and text == critique.text
         ):
             tokens = TokenIds((*known.ids, *(self.engine.encode(tail) if tail else ())), known.tokenizer)
-        return Sequence(critique.prompt, text + tail, tokens=tokens)
+        # A thought is among the tokens and not in the text, which may stand behind several: it names the end, too.
+        thought = critique.thought if tokens else None
+        return Sequence(critique.prompt, text + tail, tokens=tokens, thought=thought)
 
     def _score(self, reading: Reading) -> Score:
         if reading.verdict is not None:
@@ -178,8 +185,8 @@ class WritingRespondent(Respondent):
     For generators whose probabilities cannot be read: hosted models, functions, strategies. A verdict is a label or,
     where there is none, a score (`VerdictReader`); the rest of an answer is the critique. A chat is told the form of
     the answer behind the question; a text is not, and has to show it itself. Answers without a verdict, and those that
-    a limit cut within their thought, count for nothing and are counted (`Score.unread`); if none has one, the score
-    has no value and the verdict `unparsable`.
+    a limit cut within their thought or before their verdict, count for nothing and are counted (`Score.unread`); if
+    none has one, the score has no value and the verdict `unparsable`.
 
     Examples:
         >>> import metagen as mg
@@ -205,7 +212,7 @@ class WritingRespondent(Respondent):
 
     @property
     def fingerprint(self) -> str:
-        parts = (self.generator.fingerprint, self.question.fingerprint, str(self.samples))
+        parts = (self.generator.fingerprint, self.question.fingerprint, str(self.samples), EDITION)
         return digest("counting judge", *parts).hex()
 
     async def ask(self, asked: abc.Sequence[Asked], scope: Scope) -> list[Score]:
@@ -218,12 +225,12 @@ class WritingRespondent(Respondent):
         # The cue is not written for the judge: a server may not be able to go on from half an answer.
         prompt = self.judge_prompt(one.prompt)
         written = await _write(self.generator, prompt, self.samples, scope)
-        return _mean([(self._read(answer.text), answer.text) for answer in written])
+        return _mean([(self._read(answer), answer.text) for answer in written])
 
-    def _read(self, text: str) -> Score:
-        found = self._reader.read(text)
+    def _read(self, answer: Sequence) -> Score:
+        found = self._reader.read(answer.text, ended=answer.finish != "length")
         if found is None:
-            return Score(None, verdict=UNPARSABLE)
+            return UNREAD
         return Score(self.question.to_unit(found.raw), raw=found.raw)
 
 

@@ -71,6 +71,12 @@ class GenerativeVerifier(Verifier):
                 f"samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give "
                 "one of both"
             )
+        if generator is not None:
+            for name, default in (("max_tokens", None), ("temperature", 1.0)):
+                if given[name] != default:
+                    return f"{name}={given[name]!r}: belongs to the generator; give it there"
+            if not given["normalise"]:
+                return "normalise=False: of probabilities of labels, which a generator does not tell; leave it out"
         return None
 
     @property
@@ -93,7 +99,7 @@ class GenerativeVerifier(Verifier):
                 "does not tell; leave by out, or give by='samples'"
             )
         if engine is not None and able and self.by != "samples":
-            if self.samples is not None and self.by == "auto":
+            if self.samples is not None:
                 raise InputError(
                     f"{self.name}: samples={self.samples!r}: {engine!r} tells the labels' probabilities, which need no "
                     "samples; leave samples out, or give by='samples'"

@@ -23,10 +23,15 @@ FIELDS: Final = (
     "winner",
     "better",
 )
-_NUMBER: Final = r"([-−]?\d+(?:[.,]\d+)?)"
-_OUT_OF: Final = r"(?:\s*(?:/|out\s+of)\s*(\d+(?:[.,]\d+)?)|\s*(%))?(?![\w/%]|[.,]\d)"
+_NUMBER: Final = r"(?P<value>[-−]?\d+(?:[.,]\d+)?)"
+_OUT_OF: Final = r"(?:\s*(?:/|out\s+of)\s*(?P<most>\d+(?:[.,]\d+)?)|\s*(?P<percent>%))?(?![\w/%]|[.,]\d)"
+#: In brackets: "(out of 10)", "(0-10)", "(on a scale from 1 to 10)"; else whatever stands there.
+_SCALE: Final = (
+    r"\(\s*(?:(?:on|an?|the|scale|of|from)\s+){0,4}(?:out\s+of|/|\d+\s*(?:[-–—]|to\b))\s*(?P<scale>\d+(?:[.,]\d+)?)\s*\)"
+    r"|\([^()\n]*\)"
+)
 _SCORE: Final = re.compile(
-    rf"\b(?:score|rating|rated|grade|verdict)\b[*_\"']*\s*(?:\([^()\n]*\)\s*)?(?:is\b|of\b|[:=])?[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}",
+    rf"\b(?:score|rating|rated|grade|verdict)\b[*_\"']*\s*(?:(?:{_SCALE})\s*)?(?:is\b|of\b|[:=])?[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}",
     re.IGNORECASE,
 )
 _FRACTION: Final = re.compile(rf"[\W_]*?{_NUMBER}{_OUT_OF}[\W_]*")
@@ -53,6 +58,9 @@ class VerdictReader:
     A score out of something, 7/10 or 70%, is a share of the question's scale, and on a scale that ends there a number
     of it. A number alone is read on a scale of numbers only, where it lies on it. Between two answers there is no
     score. Whatever else is written is no verdict.
+
+    Of a text that was cut, a label counts behind the cue or where it is all there is, and a score behind the cue or in
+    a JSON object; what else it says may be what it weighs, and the verdict was to come.
     """
 
     def __init__(self, question: Question) -> None:
@@ -63,8 +71,17 @@ class VerdictReader:
         self._worth = {self._fold(label.strip()): worth for label, worth in question.labels.items()}
         cue, case = re.escape(question.cue.strip()), re.IGNORECASE if folds else re.NOFLAG
         name = f"({'|'.join(map(_label_pattern, sorted(names, key=len, reverse=True)))})"
-        self._after = re.compile(rf"{cue}[\W_]*{name}(?![\w]|[.,]\d|\s*/\s*\d|\s*%)", case) if cue else None
-        self._alone = re.compile(rf"[\W_]*{name}[\W_]*", case)
+        self._low, self._high = min(question.labels.values()), max(question.labels.values())
+        self._numbers = all(
+            _is(name, worth) for name, worth in zip(names, question.labels.values(), strict=True)
+        )
+        self._scored = self._numbers or not question.compares
+        # Of two answers one is called by its kind: "Answer B".
+        kind = "" if self._scored else r"(?:(?i:answer|option|response)\b[\W_]*)?"
+        self._after = (
+            re.compile(rf"{cue}[\W_]*{kind}{name}(?![\w]|[.,]\d|\s*/\s*\d|\s*%)", case) if cue else None
+        )
+        self._alone = re.compile(rf"[\W_]*{kind}{name}[\W_]*", case)
         words = all(label.isalpha() and len(label) > 1 for label in names)
         self._replies = (
             (
@@ -76,14 +93,9 @@ class VerdictReader:
         )
         self._word = re.compile(rf"(?<!\w){name}(?!\w)", case)
         self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
-        self._low, self._high = min(question.labels.values()), max(question.labels.values())
-        self._numbers = all(
-            _is(name, worth) for name, worth in zip(names, question.labels.values(), strict=True)
-        )
-        self._scored = self._numbers or not question.compares
 
-    def read(self, text: str) -> Verdict | None:
-        """The verdict; None if there is none that can be read."""
+    def read(self, text: str, *, ended: bool = True) -> Verdict | None:
+        """The verdict; None if there is none that can be read. ended: whether the text was not cut by its length."""
         found = None
         for match in self._after.finditer(text) if self._after else ():
             found = match[1]
@@ -94,15 +106,15 @@ class VerdictReader:
         for fields in _objects(text):
             if (verdict := self._in(fields)) is not None:
                 return verdict
-        if (reply := self._reply(text)) is not None:
+        if ended and (reply := self._reply(text)) is not None:
             return reply
         if not self._scored:
             return None
-        for pattern in filter(None, (self._behind, _SCORE)):
+        for pattern in filter(None, (self._behind, _SCORE if ended else None)):
             if (matches := list(pattern.finditer(text))) and (score := self._score(matches[-1])) is not None:
                 return score
-        whole = _FRACTION.fullmatch(text)
-        return self._score(whole) if whole and (whole[2] or whole[3]) else None
+        whole = _FRACTION.fullmatch(text) if ended else None
+        return self._score(whole) if whole else None
 
     def _reply(self, text: str) -> Verdict | None:
         """The verdict of a short reply that forgot the cue, where it names one label and no other."""
@@ -127,9 +139,9 @@ class VerdictReader:
         return None
 
     def _score(self, match: re.Match[str]) -> Verdict | None:
-        """Groups: the number, what it is out of, a sign of percent."""
-        value = _float(match[1])
-        most = 100.0 if match[3] else _float(match[2]) if match[2] else None
+        """Groups: the number, what it is out of, a sign of percent, the end of a scale in front of it."""
+        value, scale = _float(match["value"]), match["most"] or match.groupdict().get("scale")
+        most = 100.0 if match["percent"] else _float(scale) if scale else None
         if most is None or (self._numbers and most == self._high):
             on = self._numbers and self._low <= value <= self._high
             return Verdict(value, "score") if on else None

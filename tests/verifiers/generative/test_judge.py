@@ -21,8 +21,9 @@ from metagen.sequence import Prompt, Score, Sequence
 from metagen.testing import run
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.judge import Judge
-from metagen.verifiers.generative.pairwise import Tournament
+from metagen.verifiers.generative.pairwise import PairwiseJudge, PreferenceUtility, Tournament
 from metagen.verifiers.generative.question import CORRECT, PREFERENCE, RUBRIC, Question
+from metagen.verifiers.generative.respondent import WritingRespondent
 from metagen.verifiers.generative.written import VerdictReader
 from metagen.verifiers.utility.judge import AGAINST_REFERENCE, JudgeUtility
 from tests.generators.openai.model_server import serves
@@ -110,8 +111,14 @@ def test_a_way_that_cannot_be_is_refused_with_the_remedy() -> None:
         "m", base_url="http://localhost:9/v1", tokenizer="tiny-critic", dialect="vllm", api="completions"
     )
     assert Judge(own).way == "labels" and Judge(own).respondent.question.cue == "V:"
-    with pytest.raises(InputError, match="need no samples"):
-        Judge(own, samples=4)
+    for by in ("auto", "labels"):
+        with pytest.raises(InputError, match="need no samples"):
+            Judge(own, by=by, samples=4)
+    writer = mg.FunctionGenerator(lambda *_: "Yes")
+    for ignored, remedy in (({"max_tokens": 64}, "give it there"), ({"temperature": 0.0}, "give it there"),
+                            ({"normalise": False}, "leave it out")):  # fmt: skip
+        with pytest.raises(InputError, match=remedy):
+            Judge(generator=writer, **ignored)  # type: ignore[arg-type]  # a field's own type
 
 
 def test_verdicts_that_cannot_be_read_are_none_and_counted() -> None:
@@ -205,6 +212,14 @@ def test_ratings_that_cannot_be_read_are_counted_in_the_log(caplog: pytest.LogCa
     run(lambda s: utility.matrix(sequences("a", "b"), scope=s), problem="p")
     (record,) = [r for r in caplog.records if r.message == "ratings cannot be read"]
     assert (vars(record)["unread"], vars(record)["pairs"]) == (8, 4)
+
+
+def test_comparisons_that_cannot_be_read_are_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    writer = mg.FunctionGenerator(lambda *_: "both are fine")
+    utility = PreferenceUtility(PairwiseJudge(WritingRespondent(writer, PREFERENCE, samples=2)))
+    run(lambda s: utility.matrix(sequences("a", "b"), scope=s), problem="p")
+    (record,) = [r for r in caplog.records if r.message == "comparisons cannot be read"]
+    assert vars(record)["unread"] == 4, "one pair, in both orders, twice"
 
 
 def test_a_hosted_model_rates_answers_against_each_other() -> None:
@@ -350,11 +365,26 @@ SCALE = Question("{task}{candidate}", {str(i): float(i) for i in range(11)}, "Sc
         (RUBRIC, '{"rating": 2}', 2.0),
         (RUBRIC, '{"rating": true}', None),
         (RUBRIC, '{"a": 1} then {"rating": 5}', 5.0),
+        (RUBRIC, "Score (out of 10): 4", 1 + 0.4 * 4),
+        (RUBRIC, "Rating (0-10): 4", 1 + 0.4 * 4),
+        (RUBRIC, "**Score (on a scale from 1 to 10):** 4", 1 + 0.4 * 4),
+        (RUBRIC, "Score (1-5): 4", 4.0),
+        (RUBRIC, "Score (of steps 1-3): 4", 4.0),
+        (RUBRIC, "Score (0-10): 2/5", 2.0),
+        (RUBRIC, "4.5", 4.5),
+        (RUBRIC, "**4.5**", 4.5),
+        (RUBRIC, "7", None),
+        (RUBRIC, "-2.5", None),
+        (CORRECT, "0.5", None),
         (SCALE, "Score (0-10): 10", 10.0),
         (SCALE, "Score (0-10): 7.5/10", 7.5),
         (SCALE, "9 out of 10", 9.0),
         (PREFERENCE, "Score: 7/10", None),
         (PREFERENCE, '{"winner": "B"}', 0.0),
+        (PREFERENCE, "The better answer (A/B): Answer B", 0.0),
+        (PREFERENCE, "The better answer (A/B): **Option A**, by far", 1.0),
+        (PREFERENCE, "Answer B.", 0.0),
+        (PREFERENCE, "The better answer (A/B): Answering", None),
         (AGAINST_REFERENCE, "Rating (1-5): 3", 3.0),
         (CORRECT, "{" * 3000, None),
     ],

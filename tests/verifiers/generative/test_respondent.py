@@ -19,7 +19,7 @@ from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Score, Sequence
+from metagen.sequence import Prompt, Score, Sequence, Thought, TokenIds
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.testing import VerifierLaws, run
 from metagen.testing.generators import CountingJournal
@@ -240,6 +240,70 @@ def test_a_critique_that_a_budget_cut_counts_for_nothing(judged: type, question:
         judge = LabelRespondent(engine, question, critic=critic, critiques=4)
         (one,) = score(Judge.of(judge), "right")
     assert one.value == pytest.approx(0.9)
+
+
+class Thinking(FunctionGenerator):
+    """Its critiques have thoughts; where `text` is empty, the length cut them there."""
+
+    def __init__(self, engine: Any, *texts: str) -> None:
+        super().__init__(lambda prefix, seed, index: texts[index], name="thinking")
+        self._engine = engine
+
+    async def generate(self, prefix: Sequence, **how: Any) -> list[Sequence]:
+        written = await super().generate(prefix, **how)
+        thoughts = [("fine", "bad")[i % 2] for i in range(len(written))]
+        return [
+            dataclasses.replace(
+                s,
+                finish="eos" if s.text else "length",
+                thought=Thought(thought, 1, ended=bool(s.text)),
+                tokens=TokenIds(self._engine.encode(thought + s.text), self._engine.tokenizer_fingerprint),
+            )
+            for s, thought in zip(written, thoughts, strict=True)
+        ]
+
+
+def behind_thoughts() -> EnumerableEngine:
+    """What it thinks of the critique 'bad' depends on the thought before."""
+
+    def row(prompt: str, done: tuple[str, ...]) -> list[float]:
+        yes = {("fine", "bad"): 0.9, ("bad", "bad"): 0.3}.get(done[:2], 0.5)
+        return [yes, 1 - yes, 0.0, 0.0, 0.0, 0.0]
+
+    return EnumerableEngine(("Yes", "No", "fine", "bad", "?", "<end>"), row, name="thoughts")
+
+
+def test_a_critique_that_is_cut_in_its_thought_counts_for_nothing_and_is_counted(question: Question) -> None:
+    with behind_thoughts() as engine:
+        critic = Thinking(engine, "", "bad", "", "")
+        (one,) = score(Judge.of(LabelRespondent(engine, question, critic=critic, critiques=4)), "right")
+        critic = Thinking(engine, "", "")
+        (none,) = score(Judge.of(LabelRespondent(engine, question, critic=critic, critiques=2)), "right")
+    assert (one.value, one.unread, one.feedback) == (pytest.approx(0.3), 3, "bad")
+    assert (none.value, none.verdict, none.unread) == (None, "unparsable", 2)
+
+
+def test_equal_critiques_behind_different_thoughts_are_read_each(question: Question) -> None:
+    with behind_thoughts() as engine:
+        critic = Thinking(engine, "bad", "bad")
+        (one,) = score(Judge.of(LabelRespondent(engine, question, critic=critic, critiques=2)), "right")
+    assert one.value == pytest.approx(0.6)
+
+
+def test_an_answer_cut_before_its_verdict_has_none() -> None:
+    said = (
+        "It is weak. The first step alone would deserve a score of 2, but",
+        "Rating (1-5): 4\nFor it says",
+        '{"rating": 5}\nFor it says',
+    )
+
+    class Cut(FunctionGenerator):
+        async def generate(self, prefix: Sequence, **how: Any) -> list[Sequence]:
+            return [dataclasses.replace(s, finish="length") for s in await super().generate(prefix, **how)]
+
+    writer = Cut(lambda prefix, seed, index: said[index])
+    (one,) = score(Judge.of(WritingRespondent(writer, RUBRIC, samples=3)), "x")
+    assert (one.raw, one.unread) == (4.5, 1)
 
 
 def test_a_critique_that_goes_on_to_the_verdict_is_cut_before_it(judged: type, question: Question) -> None:
