@@ -51,10 +51,8 @@ class MeanPooling(Embedder):
         self._prefix, self._device, self._batch = prefix, device, batch
         # RoBERTa and its kin have fewer places than their configuration says, which the tokenizer knows; where it knows
         # nothing, it says 10³⁰.
-        places, told = (
-            getattr(self._model.config, "max_position_embeddings", None),
-            self._tokenizer.model_max_length,
-        )
+        places = getattr(self._model.config, "max_position_embeddings", None)
+        told = self._tokenizer.model_max_length
         self._context = min((n for n in (places, told) if n and n < 10**9), default=None)
         self._shape = _shape(path)
         # The context is named where it is the tokenizer's: records of whole texts stay what they were.

@@ -118,7 +118,7 @@ def test_a_way_that_cannot_be_is_refused_with_the_remedy() -> None:
     for ignored, remedy in (({"max_tokens": 64}, "give it there"), ({"temperature": 0.0}, "give it there"),
                             ({"normalise": False}, "leave it out")):  # fmt: skip
         with pytest.raises(InputError, match=remedy):
-            Judge(generator=writer, **ignored)  # type: ignore[arg-type]  # a field's own type
+            Judge(generator=writer, **ignored)
 
 
 def test_verdicts_that_cannot_be_read_are_none_and_counted() -> None:
