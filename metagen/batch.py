@@ -18,7 +18,7 @@ from metagen.place import Place
 
 Of = TypeVar("Of")
 T = TypeVar("T")
-#: What generating and scoring spend alike.
+#: What generating and scoring spend alike, whoever scores.
 SHARED = ("prefilled", "calls", "flops", "money")
 
 
@@ -117,16 +117,18 @@ def _fit(place: Place, worst: Iterable[Usage | None]) -> bool:
 class Pace:
     """How many candidates to begin before those that there are have been scored.
 
-    A limit that binds generating and scoring alike then never ends with a pool that nobody judged.
+    A limit that binds generating and scoring alike then never ends with a pool that nobody judged. generates: scoring
+    generates tokens too.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, generates: bool) -> None:
         self._place, self._before = place, place.left()
+        self._shared = (*SHARED, "generated") if generates else SHARED
 
     def wave(self, done: int, n: int) -> int:
         """Half of what the rest affords, going by the mean cost of those done; n where no such limit binds."""
         left = self._place.left()
-        limits = [d for d in SHARED if getattr(left, d) is not None]
+        limits = [d for d in self._shared if getattr(left, d) is not None]
         timed = left.seconds is not None
         if not limits and not timed:
             return n

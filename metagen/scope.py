@@ -231,9 +231,12 @@ class Scope:
         budgets = self.left().share(count) if count > 1 else [None]
         return [self.child(role, budget=own) for role, own in zip(roles, budgets, strict=False)]
 
-    def pace(self) -> Pace:
-        """How fast to begin candidates that are to be scored from what is left here now."""
-        return Pace(self._place)
+    def pace(self, *, generates: bool = False) -> Pace:
+        """How fast to begin candidates that are to be scored from what is left here now.
+
+        generates: scoring them may generate tokens.
+        """
+        return Pace(self._place, generates)
 
     # -- the one crossing ------------------------------------------------------------------------
 

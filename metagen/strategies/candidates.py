@@ -53,8 +53,8 @@ async def judge(
     """
     answers = await answer.read(sequences) if answer else [None] * len(sequences)
     already = len(scope.offers)
-    for sequence in sequences:
-        scope.offer(sequence)
+    for sequence, read in zip(sequences, answers, strict=True):
+        offer(Candidate(sequence, read), scope)
     scores: Iterable[Score | None] = [None] * len(sequences)
     if verifier is not None:
         scores = await _score(
@@ -118,7 +118,7 @@ class Drawing:
         self.scope, self.sampling, self.scoring = scope, sampling, scoring
         self.candidates: list[Candidate] = []
         self._known: dict[bytes, Score] = {}
-        self._pace = sampling.pace()
+        self._pace = sampling.pace(generates=verifier is not None and verifier.generates)
 
     async def to(
         self,

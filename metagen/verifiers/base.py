@@ -44,6 +44,16 @@ class Verifier(Part, ABC):
         return any(member.whole for member in self.members)
 
     @property
+    def spends(self) -> bool:
+        """Whether a score may cost anything, so that a part of a budget is kept for it."""
+        return not self.members or any(member.spends for member in self.members)
+
+    @property
+    def generates(self) -> bool:
+        """Whether a score may cost generated tokens: a limit of these then binds sampling and scoring alike."""
+        return self.spends and (not self.members or any(member.generates for member in self.members))
+
+    @property
     def fingerprint(self) -> str:
         """Names the verifier: equal fingerprints promise equal scores. By default its class and its fields."""
         return fingerprint(self, recorded=True)
@@ -68,6 +78,7 @@ class PrimitiveVerifier(Verifier):
     sees_thoughts: bool = False
     #: It is made of no others; what it holds is data.
     oracle: ClassVar[bool] = False
+    generates: ClassVar[bool] = False
 
     @property
     def records(self) -> str:

@@ -12,7 +12,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.values import Quantity
-from metagen.verifiers.base import PrimitiveVerifier, Verifier
+from metagen.verifiers.base import Verifier
 
 Combine = Literal["mean", "worst", "uncertainty", "lower-bound"]
 
@@ -75,12 +75,11 @@ class Ensemble(Verifier):
     async def score(self, sequences: abc.Sequence[Sequence], *, scope: Scope) -> list[Score]:
         if not sequences:
             return []
-        generates = not all(isinstance(member, PrimitiveVerifier) for member in self.members)
 
         async def ask(member: Verifier) -> list[Score]:
             return await member.score(sequences, scope=scope)
 
-        found = await scope.batch(self.members, Stage(ask, generates=generates), whole=True)
+        found = await scope.batch(self.members, Stage(ask, generates=self.generates), whole=True)
         return [self._combine(scores) for scores in zip(*found.whole(), strict=True)]
 
     def _combine(self, scores: tuple[Score, ...]) -> Score:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import abc
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 from metagen.parts import part
 from metagen.scope import Scope
@@ -46,6 +46,8 @@ class EquationVerifier(Verifier):
         >>> score.value, score.steps
         (0.0, (1.0, 0.0))
     """
+
+    spends: ClassVar[bool] = False
 
     name: str = "equations"
     wrong: Share = 0.0

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import abc
 from dataclasses import field
+from typing import ClassVar
 
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage, flops_2n, prefill_flops
@@ -28,6 +29,8 @@ class ConstraintMass(Verifier):
     that they are allowed, and its mean is the probability of that (Lew et al. 2023, arXiv:2306.03081). The end token
     counts. raw: log w. Raises DataError for a sequence whose generator did not keep it.
     """
+
+    spends: ClassVar[bool] = False
 
     name: str = "constraint_mass"
 

@@ -23,6 +23,7 @@ class OracleVerifier(Verifier):
 
     oracle: ClassVar[bool] = True
     by_sample: ClassVar[bool] = True
+    spends: ClassVar[bool] = False
     name = "oracle"
 
     grade: Grade = field(kw_only=False)

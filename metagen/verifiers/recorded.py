@@ -20,6 +20,7 @@ class RecordedVerifier(Verifier):
 
     whole: ClassVar[bool] = True
     by_sample: ClassVar[bool] = True
+    spends: ClassVar[bool] = False
 
     name: str = field(kw_only=False)
 

@@ -18,7 +18,11 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Score, Sequence
 from metagen.strategies.base import Result, Strategy
 from metagen.strategies.parallel import BestOfN, MajorityVote, Sample, WeightedVote
+from metagen.verifiers.base import Verifier
+from metagen.verifiers.ensemble import Ensemble
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
+from metagen.verifiers.generative.judge import Judge
+from metagen.verifiers.generative.respondent import WritingRespondent
 
 T = TypeVar("T")
 PROMPT = Prompt("p", text="?")
@@ -140,6 +144,23 @@ def test_generated_tokens_that_run_out_leave_a_vote_over_what_there_is() -> None
     assert result.exhausted and result.answer is not None and result.answer.key == "2"
     assert [c.sequence.text for c in result.candidates] == ["a=1", "b=2", "c=2"]
     assert not strategy.solve(PROMPT, budget=20).exhausted
+
+
+@pytest.mark.parametrize("wrap", [lambda judge: judge, lambda judge: Ensemble([judge])])
+def test_generated_tokens_are_kept_for_a_judge_that_writes(wrap: Callable[[Verifier], Verifier]) -> None:
+    """Its verdicts are of the same limit as samples, so that candidates are drawn and judged in waves."""
+    generator = writes("a=1", "b=2", "c=2", "d=2", "e=2", "f=2")
+    critic = FunctionGenerator(lambda p, s, i: "Yes", count=len, max_tokens=3, name="critic")
+    judge = wrap(Judge.of(WritingRespondent(critic, samples=1)))
+    result = WeightedVote(generator, 6, verifier=judge, answer=ANSWER).solve(PROMPT, budget=24)
+    assert result.exhausted and result.votes is not None and result.votes["2"] >= 2 * result.votes["1"]
+    assert result.answer is not None and result.answer.key == "2"
+
+
+def test_what_a_budget_leaves_unscored_has_its_answer_all_the_same() -> None:
+    strategy = WeightedVote(writes("a=1", "b=2"), 2, verifier=scored({}), answer=ANSWER)
+    result = strategy.solve(PROMPT, budget={"calls": 1})
+    assert [(c.sequence.text, c.value, c.key) for c in result.candidates] == [("a=1", None, "1")]
 
 
 @pytest.mark.parametrize(

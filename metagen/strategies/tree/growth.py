@@ -103,8 +103,7 @@ class Growth:
         self._generator, self._verifier = generator, verifier
         self._until, self._max_depth = until, max_depth
         self._scopes: dict[Node, tuple[Scope, Scope]] = {}
-        # A primitive verifier generates nothing.
-        generates = not (verifier is None or isinstance(verifier, PrimitiveVerifier))
+        generates = verifier is not None and verifier.generates
         self._stages = (
             Stage(self._draw, self._most_of_draws),
             Stage(self._score, self._most_of_scores, generates=generates),

@@ -138,8 +138,13 @@ class TreeSearch(TreeStrategy):
     ) -> bool:
         """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
         # What comes after the search, and spends as well, has its part of the limits.
-        later = (self._other_judge is not None) + self.chooser.spends
-        (node,) = scope.parts("node", later=later)
+        judge, budget = self._other_judge, None
+        judges = judge is not None and judge.spends
+        if later := judges + self.chooser.spends:
+            budget = scope.left().share(1 + later)[0]
+            if not self.chooser.spends and not (judge and judge.generates):
+                budget = replace(budget, generated=None)
+        node = scope.child("node", budget=budget)
         tree.below = node.path
         scope.tell(tree)
         await scope.attempt(explore(self._growth(tree, node)))

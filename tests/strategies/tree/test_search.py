@@ -33,6 +33,7 @@ from metagen.testing import CountingJournal
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.code.tested import Tested
 from metagen.verifiers.ensemble import Ensemble
+from metagen.verifiers.equations import EquationVerifier
 from metagen.verifiers.function import FunctionVerifier
 from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.reward import OutcomeRewardModel
@@ -342,6 +343,21 @@ def test_a_judge_of_the_leaves_has_its_part_of_the_budget(calls: int) -> None:
     judged = [row for row in result.trace.rows if row.path == "0/score" and row.status == "complete"]
     assert result.usage.calls <= calls and result.sequence.extends(Sequence(PROMPT))
     assert calls < 2 or len(judged) >= min(calls // 2, len({c.sequence.text for c in result.candidates}))
+
+
+@pytest.mark.parametrize(
+    ("judge", "budget", "text"),
+    [
+        (EquationVerifier(), Budget(calls=2), "a;b=1"),
+        (FunctionVerifier(insight, name="judge"), Budget(calls=2), "a;"),
+        (FunctionVerifier(insight, name="judge"), Budget(generated=20), "a;b=1"),
+        (Ensemble([FunctionVerifier(insight, name="judge")]), Budget(generated=20), "a;b=1"),
+    ],
+)
+def test_nothing_is_kept_for_a_judge_that_cannot_spend_it(judge: Verifier, budget: Budget, text: str) -> None:
+    """No calls for one that costs nothing, no generated tokens for one that only reads."""
+    generator = table({"": ["a;"], "a;": ["b=1$"]})
+    assert Levels(generator, 1, aggregator=Best(judge)).solve(PROMPT, budget=budget).text == text
 
 
 def test_a_verifier_that_compares_candidates_cannot_lead_a_search() -> None:
