@@ -11,10 +11,13 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from metagen.errors import InputError
 from metagen.sequence import digest
+
+#: The logarithm of the largest weight in a vote: the sum of many is a float still.
+LARGEST: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +87,19 @@ def borda_weights(scores: Sequence[float | None], *, power: float = 1.0) -> list
     """(n − rank + 1)^p of each candidate, rank 1 being the best score (Kang et al. 2025).
 
     A vote with these weights is a majority for p = 0, and tends to best-of-n as p grows. Equal scores share
-    the mean of their ranks' weights. Candidates without a score have no weight, and take no rank. Raises InputError for
+    the mean of their ranks' weights. Weights beyond e^600 are divided by n^p. Candidates without a score have no weight, and take no rank. Raises InputError for
     a power below 0.
     """
     if not 0.0 <= power < math.inf:
         raise InputError(f"power={power!r}: expected a finite number ≥ 0")
     order = sorted(score for score in scores if score is not None)
+    # Where the powers would be no floats any more, they are told as shares of the largest.
+    scale = float(len(order)) if order and power * math.log(len(order)) > LARGEST else 1.0
     weights: dict[float, float] = {}
     for value in set(order):
         first, after = bisect_left(order, value), bisect_right(order, value)
-        weights[value] = math.fsum((rank + 1.0) ** power for rank in range(first, after)) / (after - first)
+        powers = (((rank + 1.0) / scale) ** power for rank in range(first, after))
+        weights[value] = math.fsum(powers) / (after - first)
     return [None if score is None else weights[score] for score in scores]
 
 

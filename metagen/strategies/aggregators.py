@@ -147,8 +147,8 @@ class Weighted(Aggregator):
 class SoftBest(Aggregator):
     """Candidate i with probability ∝ exp(v(y_i)/β) (soft best-of-n, Verdun et al. 2025).
 
-    β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1]. beta: β >
-    0; the smaller, the closer to the best.
+    β → 0 is `Best`, β → ∞ one at random. raw: the verifier's raw scores r_i in place of values in [0, 1], where
+    it gives any. beta: β > 0; the smaller, the closer to the best.
 
     Examples:
         >>> import metagen as mg
@@ -267,8 +267,8 @@ class MinimumBayesRisk(Aggregator):
 
 
 def scores(pool: abc.Sequence[Candidate], *, raw: bool) -> list[float | None]:
-    """Values in [0, 1], or the raw scores before they were mapped there."""
-    return [(c.score.raw if c.score else None) if raw else c.value for c in pool]
+    """Values in [0, 1], or the raw scores before they were mapped there; a value without one stands for itself."""
+    return [c.score.raw if raw and c.score and c.score.raw is not None else c.value for c in pool]
 
 
 def ranks(pool: abc.Sequence[Candidate]) -> list[float | None]:

@@ -35,7 +35,8 @@ class Consistent(Aggregator):
     """The candidate that a model names when it is shown all of them (Chen et al. 2023, universal self-consistency).
 
     judge: the model; of its `votes` samples the most frequent choice counts, and the last number in a sample that
-    `reads` finds is its choice. ask: from task and candidates, in the order of their numbers, to the judge's prompt;
+    `reads` finds is its choice, but for one at the end of a sample that was cut: more digits might have followed. Equal
+    texts are one choice. ask: from task and candidates, in the order of their numbers, to the judge's prompt;
     by default a chat where the task is one, and else a text. Candidates are shown in an
     order of their digests, so that it does not depend on that of the pool. Where nothing that can be read is said, the
     budget ends before, or the candidates do not fit the judge's context, the tie rule decides. Raises InputError for a
@@ -78,18 +79,20 @@ class Consistent(Aggregator):
             said = await scope.attempt(asking)
         except PromptError:  # the candidates do not fit its context
             said = None
+        shown = [members[i] for i in order]
+        # Equal texts are one choice, by whichever of their numbers.
         named = Counter(
-            number for one in said or () if (number := self._number(one.text, len(pool))) is not None
+            shown[place] for one in said or () if (place := self._place(one, len(shown))) is not None
         )
-        scores = [float(named[place]) for place in range(len(order))]
-        chosen = best_of(scores, [members[i] for i in order], salt)
+        chosen = best_of([float(named[text]) for text in shown], shown, salt)
         return Selection(order[chosen.index], {}, blind=not named)
 
-    def _number(self, text: str, most: int) -> int | None:
-        """The place that a text names, from 0."""
-        found = last_match(self.reads, text)
-        place = 0 if found is None else int(found.groups[0] or 0)
-        return place - 1 if 1 <= place <= most else None
+    def _place(self, said: Sequence, most: int) -> int | None:
+        """The place that a reply names, from 0."""
+        found = last_match(self.reads, said.text, ended=said.finish in ("eos", "stop"))
+        digits = (found.groups[0] or "") if found else ""
+        number = int(digits) if digits.isdecimal() and len(digits) < 10 else 0
+        return number - 1 if 1 <= number <= most else None
 
 
 @part

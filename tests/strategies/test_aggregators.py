@@ -185,6 +185,13 @@ def test_borda_without_power_is_a_majority_of_what_has_a_score_and_soft_best_ten
         assert not values or abs((values[best] or 0) - (values[soft] or 0)) < 0.01
 
 
+def test_a_value_without_a_raw_score_stands_for_itself_in_a_soft_choice() -> None:
+    texts = {"a=1": Score(0.1, raw=-3.0), "b=2": Score(0.9), "c=3": Score(0.5)}
+    pool = [Candidate(Sequence.of(PROMPT).extend(t, finish="eos"), None, s) for t, s in texts.items()]
+    for few in (pool, pool[1:]):
+        assert {chosen(SoftBest(LENGTH, beta=1e-4, raw=True), few, seed) for seed in range(9)} == {"b=2"}
+
+
 def test_a_soft_choice_follows_the_seed_of_the_run() -> None:
     found = {chosen(SoftBest(LENGTH, beta=2.0), pool_of(3), seed) for seed in range(30)}
     assert len(found) > 2

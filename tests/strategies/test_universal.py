@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from metagen.errors import InputError, UnsupportedError
+from metagen.generators.engine import Sample as Drawn
 from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence
@@ -31,7 +32,7 @@ def judge(says: str = "", *, names: str | None = None) -> FunctionGenerator:
         found = dict(re.findall(r"Response (\d+):\n(\w+)", prefix.prompt.text or ""))
         return says or next(f"It is\nResponse {number}" for number, text in found.items() if text == names)
 
-    return FunctionGenerator(answer, count=len, max_tokens=40, name=f"judge {says} {names}")
+    return FunctionGenerator(answer, count=len, max_tokens=6000, name=f"judge {says:.9} {names}")
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c"])
@@ -53,7 +54,9 @@ def test_candidates_are_shown_in_one_order_whatever_that_of_the_pool() -> None:
     assert seen[0] == seen[1] and "What is it?" in (seen[0].text or "")
 
 
-@pytest.mark.parametrize("says", ["no idea", "Response 9", "Response 0", "response"])
+@pytest.mark.parametrize(
+    "says", ["no idea", "Response 9", "Response 0", "response", "Response " + "9" * 5000]
+)
 def test_where_nothing_that_can_be_read_is_said_the_tie_rule_decides(says: str) -> None:
     found = {
         UniversalSelfConsistency(writes(*texts), 3, judge=judge(says)).solve(PROMPT).text
@@ -74,6 +77,37 @@ def test_the_last_name_counts_and_the_most_frequent_of_several_votes() -> None:
     for n, place in ((1, 0), (4, 1)):
         strategy = UniversalSelfConsistency(writes("a", "b", "c"), 3, judge=votes, votes=n, ask=shown)
         assert strategy.solve(PROMPT).text == asked[-1][place]
+
+
+def test_votes_for_equal_texts_are_votes_for_one_choice() -> None:
+    """Of three, the text that stands twice has four votes and the other three."""
+
+    def named(prefix: Sequence, seed: int, index: int) -> str:
+        texts = re.findall(r"Response (\d+):\n(\w+)", prefix.prompt.text or "")
+        (other,) = (number for number, text in texts if text == "b")
+        same = [number for number, text in texts if text == "a"]
+        return f"Response {other if index < 3 else same[index % 2]}"
+
+    votes = FunctionGenerator(named, name="votes")
+    assert UniversalSelfConsistency(writes("a", "a", "b"), 3, judge=votes, votes=7).solve(PROMPT).text == "a"
+
+
+def test_a_number_at_the_end_of_a_cut_reply_is_no_choice() -> None:
+    """ "Response 1" may have been about to be "Response 10"; what stands before the cut counts."""
+    said = [
+        Drawn("Response 1", None, 10, finish="length"),
+        Drawn("Response 1", None, 10, finish="length"),
+        Drawn("Response 2 is it, for", None, 10, finish="length"),
+    ]
+    asked: list[str] = []
+
+    def shown(task: Prompt, candidates: list[str]) -> Prompt:
+        asked[:] = candidates
+        return MOST_CONSISTENT(task, candidates)
+
+    votes = FunctionGenerator(lambda p, s, i: said[i], name="cut")
+    strategy = UniversalSelfConsistency(writes("a", "b", "c"), 3, judge=votes, votes=3, ask=shown)
+    assert strategy.solve(PROMPT).text == asked[1]
 
 
 def test_one_candidate_or_equal_ones_need_no_judge() -> None:

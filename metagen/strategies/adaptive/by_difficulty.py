@@ -19,7 +19,7 @@ from metagen.strategies.adaptive.adaptive import ballots
 from metagen.strategies.adaptive.stopping import Floats, Ints, leaders, totals
 from metagen.strategies.aggregators import Aggregator, Majority, Weighted
 from metagen.strategies.base import Strategy
-from metagen.strategies.candidates import Candidate, Drawing
+from metagen.strategies.candidates import Candidate, Drawing, conclude
 from metagen.values import Count
 from metagen.verifiers.base import AnswerRule, Verifier
 
@@ -87,7 +87,7 @@ class ByDifficulty(Strategy):
             else:
                 found = await scope.attempt(option.generate(prefix, scope=scope.child("harder")))
                 if found and found[0].finish in ("eos", "stop"):
-                    return found[0]
+                    return await conclude(found[0], scope, self.answer)
         chosen = await self.aggregator.aggregate(candidates, prefix, scope)
         return replace(chosen, exhausted=True) if scope.exhausted else chosen
 

@@ -84,7 +84,10 @@ class OnlineConfidence(Strategy):
             numbers = range(len(candidates), min(len(candidates) + (self.batch or self.n), self.n))
             places = [scope.child(f"block/{i}") for i in numbers]
             written = await scope.batch(places, lambda place: self._watch(prefix, least, place))
-            candidates += await self._judge(written.whole(), prefix, scope)
+            begun = [one for one in written.whole() if one is not prefix]
+            if not begun:
+                break
+            candidates += await self._judge(begun, prefix, scope)
         voting = _voting(candidates, least) or [c for c in candidates if c.eligible] or candidates
         keys, values = [c.key for c in voting], [_weight(c) for c in voting]
         texts = [c.sequence.text for c in voting]

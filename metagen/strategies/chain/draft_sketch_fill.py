@@ -13,6 +13,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate, offer
 from metagen.strategies.chain.steps import reply_to
 from metagen.template import Template
 from metagen.values import Count, Filled, Share
@@ -34,7 +35,8 @@ class DraftSketchFill(Strategy):
     """An informal draft, a sketch with holes, the holes filled side by side, and a verifier's check of the whole.
 
     If the check is below `accept`, all holes are filled anew, at most `tries` times in all; the best whole wins. A
-    sketch without holes is checked as it is. hole: how a hole is written. What the model has written may outgrow its
+    sketch without holes is checked as it is. A whole with a sketch or a filling that was cut is cut itself: it is not
+    accepted, and loses to one that is not. hole: how a hole is written. What the model has written may outgrow its
     context: then there is no whole, and the prefix is returned as it was.
 
     draft: has the place {prompt}. sketch: {prompt}, {draft}, {hole}. fill: {prompt}, {sketch}, {hole}, {number}.
@@ -72,7 +74,7 @@ class DraftSketchFill(Strategy):
     async def run(self, prefix: Sequence, until: Until, scope: Scope) -> Sequence:
         values = {"prompt": in_words(prefix.prompt) + prefix.text, "hole": self.hole}
         drafting = scope.child("draft")
-        values["draft"] = await self._ask(self.generator, self._draft, values, prefix, drafting)
+        values["draft"] = (await self._ask(self.generator, self._draft, values, prefix, drafting)).text
         try:
             return await self._whole(values, prefix, scope)
         except PromptError:  # longer than the context, by what was drafted and sketched
@@ -81,30 +83,33 @@ class DraftSketchFill(Strategy):
     async def _whole(self, values: dict[str, str], prefix: Sequence, scope: Scope) -> Sequence:
         """The best of what the sketch is filled to; PromptError where it cannot be."""
         sketching = scope.child("sketch")
-        values["sketch"] = await self._ask(self.generator, self._sketch, values, prefix, sketching)
+        sketch = await self._ask(self.generator, self._sketch, values, prefix, sketching)
+        values["sketch"] = sketch.text
         parts = values["sketch"].split(self.hole)
         places = [(i, scope.child(f"fill/{i}")) for i in range(len(parts) - 1)]
         checking = scope.child("check")
         for attempt in range(self.tries if places else 1):
             filling = await scope.batch(places, partial(self._fill, attempt, values, prefix), whole=True)
-            fills = zip(filling.whole(), parts[1:], strict=True)
-            text = parts[0] + "".join(fill + part for fill, part in fills)
-            whole = prefix.extend(text, finish="eos")
+            fills = filling.whole()
+            pairs = zip(fills, parts[1:], strict=True)
+            text = parts[0] + "".join(fill.text.strip() + part for fill, part in pairs)
+            ended = all(piece.finish in ("eos", "stop") for piece in (sketch, *fills))
+            whole = prefix.extend(text, finish="eos" if ended else "length")
             scope.offer(whole)
             (score,) = await self.verifier.score([whole], scope=checking)
             scope.offers[-1:] = []
-            scope.offer(whole.with_score(self.verifier.name, score), score.value)
-            if score.value is not None and score.value >= self.accept:
+            offer(Candidate(whole.with_score(self.verifier.name, score), score=score), scope)
+            if ended and score.value is not None and score.value >= self.accept:
                 break
         return scope.best_offer() or prefix
 
     async def _fill(
         self, attempt: int, values: dict[str, str], prefix: Sequence, place: tuple[int, Scope]
-    ) -> str:
+    ) -> Sequence:
         number, scope = place
         numbered = {**values, "number": str(number + 1)}
         filler = self.filler or self.generator
-        return (await self._ask(filler, self._filling, numbered, prefix, scope, attempt)).strip()
+        return await self._ask(filler, self._filling, numbered, prefix, scope, attempt)
 
     async def _ask(
         self,
@@ -114,7 +119,6 @@ class DraftSketchFill(Strategy):
         prefix: Sequence,
         scope: Scope,
         start: int = 0,
-    ) -> str:
+    ) -> Sequence:
         said = template.fill(values)
-        reply = await reply_to(prefix, said, generator=generator, scope=scope, chat=self.chat, start=start)
-        return reply.text
+        return await reply_to(prefix, said, generator=generator, scope=scope, chat=self.chat, start=start)

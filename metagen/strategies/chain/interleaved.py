@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
@@ -31,7 +31,7 @@ class Interleaved(Strategy):
     until: where to look for a call; by default where the generator stops by itself, at one of its stop texts.
 
     most: calls, and pieces of text without one. Then the generator goes on to its end, and `result` is written no
-    more. The text that the tool has written is part of the sequence. tool: the function that it may call. step: what
+    more; a text that ends with a call all the same is returned unfinished, and has no vote. The text that the tool has written is part of the sequence. tool: the function that it may call. step: what
     is written between two looks for a call. Raises InputError for a `call` whose groups are not the tool's arguments.
     Raises UnsupportedError for a generator that cannot be stopped and sent on.
     """
@@ -76,6 +76,8 @@ class Interleaved(Strategy):
             scope.offer(text)
         else:
             (text,) = await self.generator.generate(text, scope=scope.child("rest"))
+            if text.finish == "stop" and first_match(self._call, text.text, len(prefix.text)):
+                text = replace(text, finish=None)
         return await conclude(text, scope, self.answer)
 
     async def _tell(self, arguments: Mapping[str, str | None], scope: Scope) -> str:

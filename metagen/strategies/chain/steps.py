@@ -31,12 +31,14 @@ class Output:
     """What a step has made. text: what `{name}` stands for. sequence: of a generator. value: of a tool, as JSON.
 
     failed: it could not be done, and the text says at most why. No answer to the problem: it is never finished.
+    returned: the value is what a tool has returned, None included.
     """
 
     text: str
     sequence: Sequence | None = None
     value: Any = None
     failed: bool = False
+    returned: bool = False
 
 
 class Inputs:
@@ -227,7 +229,7 @@ class Use(ChainStep):
             if not self.tell:
                 raise
             return Output(str(error), failed=True)
-        return Output(to_text(value), value=value)
+        return Output(to_text(value), value=value, returned=True)
 
     def _arguments(self, inputs: Inputs) -> Mapping[str, Any]:
         filled = {n: v.fill(inputs.texts) if isinstance(v, Template) else v for n, v in self.given.items()}
@@ -244,7 +246,7 @@ def use(tool: Tool | Function, *, given: Mapping[str, Any] | None = None, tell: 
 
 def _read(inputs: Inputs, name: str) -> Any:
     output = inputs.outputs.get(name)
-    if output is None or output.value is None or isinstance(output.value, Score):
+    if output is None or isinstance(output.value, Score) or not (output.returned or output.value is not None):
         return inputs.texts[name]
     return output.value
 

@@ -13,6 +13,7 @@ from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
+from metagen.strategies.candidates import Candidate
 from metagen.values import Amount
 from metagen.verifiers.base import AnswerRule
 
@@ -54,7 +55,7 @@ def new_tokens(before: Sequence, after: Sequence, count: Count) -> int:
 class LengthControl(Strategy):
     """The first of at most `tries` samples that has from `least` to `most` new tokens; else the closest to that.
 
-    What is cut or has no readable answer is taken only if there is nothing else. Among equals the first drawn wins.
+    What is cut or lacks an answer that it needs is taken only if there is nothing else. Among equals the first drawn wins.
     The samples are those of every parallel strategy over the generator. count: tokens of a text, for generators
     without ids. The length that a model finds by itself goes with how hard the problem is: choosing the short samples
     chooses among other things the easy lines of thought, and that is what s1 found wanting in it. least: new tokens
@@ -96,8 +97,7 @@ class LengthControl(Strategy):
             (answer,) = await self.answer.read([sample]) if self.answer else (None,)
             tokens = new_tokens(prefix, sample, self._count)
             off = max(self.least - tokens, tokens - self.most, 0)
-            whole = sample.finish in ("eos", "stop") and (answer is None or answer.key is not None)
-            rank = off if whole else off + 1e9
+            rank = off if Candidate(sample, answer).eligible else off + 1e9
             scope.offer(sample, -float(rank), answer.key if answer else None)
             if rank < least_off:
                 best, least_off = sample, rank

@@ -53,6 +53,7 @@ def test_each_group_goes_its_own_way() -> None:
     voted = middle.solve(PROMPT)
     assert voted.text.endswith("=3") and len(voted.candidates) == 8
     assert hard.solve(PROMPT).text == "L=9" and hard.solve(PROMPT).usage.calls == 5
+    assert hard.solve(PROMPT).shares == {"9": 1.0}, "the samples that it overrules have no vote"
     paths = {row.path for row in hard.solve(PROMPT).trace.rows}
     assert paths == {"0/sample", "0/harder"}
 

@@ -406,6 +406,15 @@ def test_a_sample_of_which_nothing_more_comes_is_not_waited_for() -> None:
     assert result.text == "a" and len(result.candidates) == 4
 
 
+def test_samples_that_a_budget_kept_from_beginning_are_no_candidates() -> None:
+    def write(prefix: Sequence, seed: int, index: int) -> Drawn:
+        return Drawn("a1", None, 2, -0.2, (-0.1, -0.1), finish="eos")
+
+    strategy = OnlineConfidence(FunctionGenerator(write, name="whole"), 9, answer=LAST, warmup=2)
+    result = strategy.solve(PROMPT, budget={"calls": 4})
+    assert result.exhausted and [c.sequence.text for c in result.candidates] == ["a1"] * 4
+
+
 def test_an_engine_that_fails_in_the_middle_fails_the_call(unsure: EngineGenerator) -> None:
     calls: list[int] = []
 

@@ -116,6 +116,7 @@ def test_after_the_last_call_the_generator_is_left_to_itself() -> None:
     result = self_ask(Stops(SCRIPT), BM25(CORPUS).tool(), most=1).solve(QUESTION)
     assert result.text.endswith("Follow up: When was Charles Babbage born?\n")
     assert [row.path for row in result.trace.rows][-1] == "0/rest"
+    assert result.sequence.finish is None, "a call that nobody answers has no vote"
 
 
 def test_an_interleaved_text_resumes_in_its_middle() -> None:

@@ -264,6 +264,23 @@ def test_holes_are_filled_until_the_check_accepts_and_the_best_wins() -> None:
             DraftSketchFill(by_prompt(sketching), verifier, **wrong)  # type: ignore[arg-type]
 
 
+def test_a_whole_of_cut_pieces_is_cut_and_loses_to_any_other() -> None:
+    def solve(cut: Callable[[str, int], bool]) -> tuple[str, str | None, int]:
+        def write(prefix: Sequence, seed: int, index: int) -> Sample:
+            asked = prefix.prompt.text or ""
+            said = "<hole>!" if "full form" in asked else f"{index}"
+            return Sample(said, None, len(said), finish="length" if cut(asked, index) else "stop")
+
+        generator = FunctionGenerator(write, count=len, max_tokens=9, name="cut")
+        verifier = FunctionVerifier(lambda s: {"0!": 1.0, "1!": 0.5}[s.text])
+        result = DraftSketchFill(generator, verifier, tries=2).solve("q")
+        return result.text, result.sequence.finish, result.usage.calls
+
+    assert solve(lambda asked, index: False) == ("0!", "eos", 4)
+    assert solve(lambda asked, index: "number" in asked and index == 0) == ("1!", "eos", 6)
+    assert solve(lambda asked, index: "full form" in asked) == ("0!", "length", 6)
+
+
 @pytest.mark.parametrize("at", ["full form", "number 2"])
 def test_what_outgrows_the_context_leaves_no_whole(at: str) -> None:
     def write(text: str) -> str:

@@ -29,6 +29,17 @@ def test_a_step_reads_by_name_by_template_and_as_a_value() -> None:
     assert Chain({"only": Use(count, split="{prompt}")}).solve("four").text == "4"
 
 
+def test_a_tool_reads_that_another_has_returned_nothing() -> None:
+    def find(prompt: str) -> str | None:
+        return None
+
+    def tell(find: str | None) -> str:
+        return f"got {find!r}"
+
+    assert Chain({"find": Use(find), "tell": Use(tell)}).solve("?").text == "got None"
+    assert Chain({"find": Use(find), "tell": Use(tell, find="{find}")}).solve("?").text == "got 'null'"
+
+
 def test_an_error_becomes_text_or_ends_the_chain() -> None:
     def refuse(prompt: str) -> str:
         raise ToolError("cannot")

@@ -26,6 +26,7 @@ from metagen.strategies.sequential.length_control import LengthControl
 from metagen.tasks.arithmetic.task import ArithmeticTask
 from metagen.testing import CountingJournal, StrategyLaws, last_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
+from metagen.verifiers.votes_only import VotesOnly
 
 #: After the end of a thought, "/", the answer: how many t and w were thought. Thoughts are t t / by nature.
 TOKENS = ("t", "w", "/", *"0123456789", "$")
@@ -293,6 +294,14 @@ def test_the_first_of_a_fitting_length_is_taken_else_the_closest() -> None:
                   {"most": 2, "tries": 1.5}):  # fmt: skip
         with pytest.raises(InputError, match=r"expected least ≤ most|expected an integer"):
             LengthControl(generator, count=len, **wrong)
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_sample_without_an_answer_fits_where_none_is_needed(needed: bool) -> None:
+    long = FunctionRule(lambda text: text if len(text) > 6 else None, name="long")
+    rule = long if needed else VotesOnly(long)
+    control = LengthControl(lengths(9, 6, 8), least=5, most=7, tries=3, count=len, answer=rule)
+    assert len(control.solve("q").text) == (8 if needed else 6)
 
 
 class TestLengthControl(StrategyLaws):
