@@ -86,9 +86,9 @@ def soft_best_of(
 def borda_weights(scores: Sequence[float | None], *, power: float = 1.0) -> list[float | None]:
     """(n − rank + 1)^p of each candidate, rank 1 being the best score (Kang et al. 2025).
 
-    A vote with these weights is a majority for p = 0, and tends to best-of-n as p grows. Equal scores share
-    the mean of their ranks' weights. Weights beyond e^600 are divided by n^p. Candidates without a score have no weight, and take no rank. Raises InputError for
-    a power below 0.
+    A vote with these weights is a majority for p = 0, and tends to best-of-n as p grows. Equal scores share the mean
+    of their ranks' weights. Weights beyond e^600 are divided by n^p. Candidates without a score have no weight, and
+    take no rank. Raises InputError for a power below 0.
     """
     if not 0.0 <= power < math.inf:
         raise InputError(f"power={power!r}: expected a finite number ≥ 0")

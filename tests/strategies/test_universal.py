@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import abc
 from dataclasses import replace
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_a_number_at_the_end_of_a_cut_reply_is_no_choice() -> None:
     ]
     asked: list[str] = []
 
-    def shown(task: Prompt, candidates: list[str]) -> Prompt:
+    def shown(task: Prompt, candidates: abc.Sequence[str]) -> Prompt:
         asked[:] = candidates
         return MOST_CONSISTENT(task, candidates)
 

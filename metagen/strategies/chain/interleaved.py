@@ -31,9 +31,10 @@ class Interleaved(Strategy):
     until: where to look for a call; by default where the generator stops by itself, at one of its stop texts.
 
     most: calls, and pieces of text without one. Then the generator goes on to its end, and `result` is written no
-    more; a text that ends with a call all the same is returned unfinished, and has no vote. The text that the tool has written is part of the sequence. tool: the function that it may call. step: what
-    is written between two looks for a call. Raises InputError for a `call` whose groups are not the tool's arguments.
-    Raises UnsupportedError for a generator that cannot be stopped and sent on.
+    more; a text that ends with a call all the same is returned unfinished, and has no vote. The text that the tool has
+    written is part of the sequence. tool: the function that it may call. step: what is written between two looks for a
+    call. Raises InputError for a `call` whose groups are not the tool's arguments. Raises UnsupportedError for a
+    generator that cannot be stopped and sent on.
     """
 
     generator: Generator = field(kw_only=False)

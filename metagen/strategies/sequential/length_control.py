@@ -55,12 +55,12 @@ def new_tokens(before: Sequence, after: Sequence, count: Count) -> int:
 class LengthControl(Strategy):
     """The first of at most `tries` samples that has from `least` to `most` new tokens; else the closest to that.
 
-    What is cut or lacks an answer that it needs is taken only if there is nothing else. Among equals the first drawn wins.
-    The samples are those of every parallel strategy over the generator. count: tokens of a text, for generators
+    What is cut or lacks an answer that it needs is taken only if there is nothing else. Among equals the first drawn
+    wins. The samples are those of every parallel strategy over the generator. count: tokens of a text, for generators
     without ids. The length that a model finds by itself goes with how hard the problem is: choosing the short samples
-    chooses among other things the easy lines of thought, and that is what s1 found wanting in it. least: new tokens
-    at least. most: new tokens at most. tries: samples at most. Raises InputError for least > most, UnsupportedError for
-    a generator whose draws are joint.
+    chooses among other things the easy lines of thought, and that is what s1 found wanting in it. least: new tokens at
+    least. most: new tokens at most. tries: samples at most. Raises InputError for least > most, UnsupportedError for a
+    generator whose draws are joint.
 
     Examples:
         >>> import metagen as mg
