@@ -73,13 +73,13 @@ class Consistent(Aggregator):
         order = sorted(range(len(pool)), key=lambda i: digest(salt, members[i]))
         if len(set(members)) == 1:
             return Selection(order[0], {})
-        prompt = ask_by(self.ask, pool[0].sequence.prompt, [members[i] for i in order])
+        shown = [members[i] for i in order]
+        prompt = ask_by(self.ask, pool[0].sequence.prompt, shown)
         asking = self.judge.generate(Sequence.of(prompt), n=self.votes, scope=scope.child("consistent"))
         try:
             said = await scope.attempt(asking)
         except PromptError:  # the candidates do not fit its context
             said = None
-        shown = [members[i] for i in order]
         # Equal texts are one choice, by whichever of their numbers.
         named = Counter(
             shown[place] for one in said or () if (place := self._place(one, len(shown))) is not None
