@@ -251,7 +251,9 @@ def test_a_gibbs_step_under_masks_leaves_the_model_given_the_grammar_as_it_is(
         steps, ids, left = [], (), 0.0
         for t, token in enumerate(tokens):
             p = spelling.probabilities("?", tokens[:t])
-            left += math.log(p[spelling._hold(p, params, tokens[:t]) > 0].sum())
+            allowed = spelling._allowed(p, params, tokens[:t])
+            assert allowed is not None
+            left += math.log(p[allowed].sum())
             ids, ended = (*ids, *([] if token == "$" else [spelling.tokens.index(token)])), token == "$"
             text = "".join(tokens[: t + (not ended)])
             known = TokenIds(ids, spelling.tokenizer_fingerprint)
