@@ -23,10 +23,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 #: Bytes that a process may grow by before its memory is tidied. Collections by Python itself count objects, and a
 #: closed engine is few objects, with keys and values of 100 MB; and the C library keeps what was freed until told.
-GROWTH = 128 << 20
-#: Of so many times that it is tidied, one looks at all objects: what has lived through the others is millions of them.
-WHOLE = 4
-_resident = _tidied = 0
+GROWTH = 256 << 20
+_resident = 0
 _C = ctypes.CDLL(None)
 #: Beginnings of the names of files that one process runs: a cluster of Ray, and models that are trained in a session.
 TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
@@ -116,13 +114,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Give back the memory of the test, when its fixtures have ended."""
-    global _resident, _tidied
+    global _resident
     if _bytes() > _resident + GROWTH:
-        if _tidied % WHOLE == 0:
-            gc.unfreeze()
-        _tidied += 1
         gc.collect()
-        gc.freeze()
         if trim := getattr(_C, "malloc_trim", None):  # of glibc alone
             trim(0)
         _resident = _bytes()

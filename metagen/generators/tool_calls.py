@@ -15,7 +15,7 @@ from metagen.sequence import Message, Prompt
 
 #: Where a prompt's public data hold tools, in the form of the OpenAI API.
 TOOLS: Final = "tools"
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 #: How Mistral's models begin calls.
 _MISTRAL = "[TOOL_CALLS]"
 
@@ -55,7 +55,7 @@ def split_calls(text: str, marks: str = "call") -> tuple[str, list[dict[str, Any
     found: list[tuple[str, Any]] = []
 
     def take(match: re.Match[str]) -> str:
-        call = _parse(match[1])
+        call = _parse(match[1].strip())
         if call is None:
             return match[0]
         found.append(call)

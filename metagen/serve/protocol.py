@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -281,8 +282,13 @@ def read_json(body: bytes | bytearray) -> Any:
     def refuse_constant(name: str) -> None:
         raise ValueError(f"{name} is no JSON")
 
+    def number(text: str) -> float:
+        if math.isinf(value := float(text)):
+            raise ValueError(f"{text:.20} is too large a number")
+        return value
+
     try:
-        found = json.loads(body, object_pairs_hook=unique, parse_constant=refuse_constant)
+        found = json.loads(body, object_pairs_hook=unique, parse_constant=refuse_constant, parse_float=number)
         if re.search(rb"\\u[dD][89a-fA-F]", body):
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:

@@ -98,7 +98,11 @@ class ParallelStrategy(Strategy):
         later = self.chooser.spends or relative
         roles = ["sample"] if self.verifier is None else ["sample", "score"]
         if later and self.n > 1:
-            places = scope.parts(*roles, later=int(self.chooser.spends))
+            budgets = scope.left().share(len(roles) + self.chooser.spends)
+            if not self.chooser.spends and not (self.verifier and self.verifier.generates):
+                # Who only reads leaves all tokens to who writes.
+                budgets = [replace(own, generated=None) for own in budgets]
+            places = [scope.child(role, budget=own) for role, own in zip(roles, budgets, strict=False)]
         else:
             places = [scope.child(role) for role in roles]
         sampling, scoring = places[0], places[-1]

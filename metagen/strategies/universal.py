@@ -90,7 +90,7 @@ class Consistent(Aggregator):
     def _place(self, said: Sequence, most: int) -> int | None:
         """The place that a reply names, from 0."""
         found = last_match(self.reads, said.text, ended=said.finish in ("eos", "stop"))
-        digits = (found.groups[0] or "") if found else ""
+        digits = (found.groups[0] or "").strip() if found else ""
         number = int(digits) if digits.isdecimal() and len(digits) < 10 else 0
         return number - 1 if 1 <= number <= most else None
 

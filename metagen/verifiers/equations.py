@@ -26,6 +26,8 @@ _TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
 _MARK: Final = re.compile(r"\s*(?:[-*•–]|\d+[.)])\s+")
 #: In front of a side: it goes on to the left, as a power, a function of it, or with words that are no number.
 _GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−^]|[\w)]\(|\b(?:x|of|by|times|plus|minus))\s*$")
+#: In front of a bracket: what it is multiplied by.
+_TIMES: Final = re.compile(r"[\d)]\s+$")
 _SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"})
 
 
@@ -77,13 +79,16 @@ def check_equations(text: str) -> list[bool]:
     text = text[mark.end() :] if mark else text
     verdicts = []
     for chain in _CHAIN.finditer(text):
-        if _GOES_ON.search(text, 0, chain.start()):
+        before = text, 0, chain.start()
+        if _GOES_ON.search(*before) or (chain[0][0] == "(" and _TIMES.search(*before)):
             continue
         left, *rest = re.split(r"\s*=\s*", chain[0])
+        # It began further to the left, as what a function is given.
+        part = left.count(")") > left.count("(")
         for right in rest:
-            if _has_operator(left) or _has_operator(right):
+            if not part and (_has_operator(left) or _has_operator(right)):
                 verdicts.append(_holds(left, right))
-            left = right
+            left, part = right, False
     return verdicts
 
 

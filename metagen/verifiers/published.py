@@ -74,10 +74,10 @@ def layout_of(model: str | Path, kind: Kind | None = None) -> Layout:
     return layout
 
 
-def find_layout(name: str, model: str | Path | None = None) -> Layout:
+def find_layout(name: str, model: str | Path | None = None, *, opens: bool = True) -> Layout:
     """The published layout of that name, with what the model's directory has to say.
 
-    Raises InputError for an unknown name.
+    opens: the chat template says what stands before a solution. Raises InputError for an unknown name.
     """
     if name not in LAYOUTS:
         raise InputError(f"layout={name!r}: expected one of {', '.join(LAYOUTS)}, or a Layout")
@@ -87,7 +87,7 @@ def find_layout(name: str, model: str | Path | None = None) -> Layout:
     if isinstance(layout, SeparatorSteps) and layout.start:
         return dataclasses.replace(layout, start=_beginning(directory) or layout.start)
     if isinstance(layout, WholeSolution) and chat_template(directory):
-        opening, closing = _around(directory)
+        opening, closing = _around(directory, opens)
         return WholeSolution(chat=True, closing=closing, opening=opening)
     return layout
 
@@ -134,7 +134,9 @@ def check_head(model: Path, layout: Layout) -> None:
 
 def _entered(path: Path, entry: Mapping[str, Any]) -> Layout:
     """What the `metagen` entry says: tags, or a layout's name with fields to replace."""
-    layout = find_layout(str(entry["layout"]), path.parent) if "layout" in entry else TaggedSteps()
+    opens = entry.get("chat") is not False and "opening" not in entry
+    named = entry.get("layout")
+    layout = TaggedSteps() if named is None else find_layout(str(named), path.parent, opens=opens)
     fields = {f.name for f in dataclasses.fields(layout) if f.init}  # type: ignore[arg-type]  # all are dataclasses
     for name in entry:
         if name not in fields | {"kind", "layout"}:
@@ -181,7 +183,7 @@ def _beginning(directory: Path) -> str | None:
     return next((str(t["content"]) for t in added if t.get("id") == id), None)
 
 
-def _around(directory: Path) -> tuple[str, str]:
+def _around(directory: Path, opens: bool) -> tuple[str, str]:
     """What the chat template puts around what the assistant says: behind an open turn of its own, and at the end."""
     from transformers import AutoTokenizer  # slow to import, and only templates need it
 
@@ -194,12 +196,14 @@ def _around(directory: Path) -> tuple[str, str]:
             f"{directory}: the chat template leaves out what the assistant says, so a solution cannot be scored; "
             "use the tokenizer that the reward model was trained with"
         )
+    if not opens:
+        return "", closing
     begun = apply_template(tokenizer, turns[:1], directory, add_generation_prompt=True)
     if not before.startswith(begun):
         raise ModelError(
             f"{directory}: the chat template opens the assistant's turn with {begun[-60:]!r}, and before an answer "
             f"there is {before[-60:]!r}, so a solution cannot be scored as in training; use the tokenizer that the "
-            "reward model was trained with"
+            'reward model was trained with, or give "opening" in the entry "metagen" of config.json'
         )
     return before.removeprefix(begun), closing
 

@@ -153,6 +153,7 @@ def test_who_does_not_read_a_stream_holds_no_place(monkeypatch: pytest.MonkeyPat
         (b'{"model": "fast", "prompt": "x", "stop": "\\ud800"}', None),
         (b'{"model": "\\uDFFF", "prompt": "x"}', None),
         (b'{"model": "fast", "prompt": "x", "user": [NaN]}', None),
+        (b'{"model": "fast", "prompt": "x", "user": [1e400]}', None),
         (b'{"model": "fast", "prompt": "x", "temperature": -Infinity}', None),
         (b'{"model": "fast", "prompt": ' + b"[" * 5000 + b"]" * 5000 + b"}", ...),
         (b'{"model": "fast", "prompt": "x", "seed": ' + b"9" * 5000 + b"}", None),

@@ -20,12 +20,12 @@ from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Tokens, Until
 from metagen.strategies.base import Strategy
-from metagen.strategies.parallel import BestOfN, MajorityVote
+from metagen.strategies.parallel import MBR, MajorityVote
 from metagen.strategies.tree.rebase import Rebase
 from metagen.testing import StrategyLaws, first_word, last_word, numbers
-from metagen.verifiers.generative.judge import Judge
 from metagen.verifiers.generative.question import Question
 from metagen.verifiers.generative.respondent import WritingRespondent
+from metagen.verifiers.utility.judge import JudgeUtility
 from tests.strategies import test_mixture
 from tests.strategies.chain import test_chain
 from tests.strategies.tree import test_interleaving
@@ -297,12 +297,13 @@ class Judged(StrategyLaws):
             drawn = [await words.generate(prefix, scope=scope.child(str(i))) for i in range(2)]
             return max((one for (one,) in drawn), key=lambda s: s.text)
 
-        question = Question("{task} {candidate}", {"0": 0.0, "1": 0.5, "2": 1.0}, "verdict", chat=False)
-        judge = WritingRespondent(Mutant(twice), question)
-        return BestOfN(numbers(), 4, verifier=Judge.of(judge))
+        question = Question("{task} {first} {second}", {"0": 0.0, "1": 0.5, "2": 1.0}, "verdict", chat=False)
+        # All pairs are asked about at once.
+        return MBR(numbers(), 4, utility=JudgeUtility(WritingRespondent(Mutant(twice), question)))
 
     def limits(self, strategy: Strategy) -> Iterator[Budget]:
-        return (Budget(generated=tokens) for tokens in range(20, 64, 4))
+        # Samples have half of them.
+        return (Budget(generated=tokens) for tokens in range(40, 128, 8))
 
 
 def test_judges_of_several_calls_end_alike_under_a_limit_of_tokens() -> None:

@@ -15,7 +15,8 @@ from metagen.generators.function import FunctionGenerator
 from metagen.generators.torch import TorchEngine
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.base import Strategy
-from metagen.strategies.universal import MOST_CONSISTENT, UniversalSelfConsistency
+from metagen.strategies.parallel import Parallel
+from metagen.strategies.universal import MOST_CONSISTENT, Consistent, UniversalSelfConsistency
 from metagen.testing import StrategyLaws, numbers
 
 PROMPT = Prompt("p", text="What is it?")
@@ -41,6 +42,15 @@ def test_the_candidate_that_the_model_names_is_returned_in_every_order(name: str
     for texts in (("a", "b", "c"), ("c", "a", "b"), ("b", "c", "a")):
         strategy = UniversalSelfConsistency(writes(*texts), 3, judge=judge(names=name))
         assert strategy.solve(PROMPT).text == name
+
+
+def test_a_pattern_of_ones_own_may_have_blanks_around_the_number() -> None:
+    def chosen(said: str) -> str:
+        judge = FunctionGenerator(lambda prefix, seed, index: said)
+        by = Consistent(judge, reads=re.compile(r"\[\[(.*?)\]\]"))
+        return Parallel(writes("a", "b", "c"), 3, aggregator=by).solve(PROMPT).text
+
+    assert chosen("[[2]]") == chosen("[[ 2 ]]") != chosen("[[ 3 ]]")
 
 
 def test_candidates_are_shown_in_one_order_whatever_that_of_the_pool() -> None:

@@ -66,6 +66,10 @@ from metagen.verifiers.equations import EquationVerifier, check_equations
         ("2^3 = 4 * 2", []),
         ("sqrt(16) = 2 * 2", []),
         ("(2)(3) = 3 * 2", []),
+        ("(2) (3) = 3 * 2", []),
+        ("x = 2 (3 + 4) = 14", []),
+        ("gcd(12, 18) = 2 * 3", []),
+        ("y = C(5, 2) = 5 * 4 / 2 = 10", [True]),
     ],
 )
 def test_equations_of_a_text(text: str, found: list[bool]) -> None:

@@ -174,6 +174,14 @@ def test_a_template_that_opens_an_answer_otherwise_than_a_turn_to_fill_is_refuse
     )
     with pytest.raises(ModelError, match="opens the assistant's turn with"):
         layout_of(tmp_path)
+    # The entry of config.json says otherwise, or what stands there.
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    for own in ({"chat": False}, {"opening": "<think></think>"}):
+        path.write_text(json.dumps(config | {"metagen": {"kind": "orm", "layout": "whole", **own}}))
+        layout = layout_of(tmp_path)
+        assert isinstance(layout, WholeSolution)
+        assert (layout.chat, layout.opening) == (own.get("chat", True), own.get("opening", ""))
 
 
 def test_transformers_own_pooling_is_the_last_token(tmp_path: Path) -> None:

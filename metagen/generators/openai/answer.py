@@ -152,9 +152,13 @@ class Choice(_Read):
 
     @property
     def calls(self) -> int:
-        """Calls of tools that the server has read from the text."""
+        """Calls of tools that the server has read from the text, as far as they can be written."""
         calls = None if self.message is None else self.message.tool_calls
-        return len(calls) if isinstance(calls, list) else 0
+        return (
+            sum(bool(write_calls([c])) for c in calls if isinstance(c, dict))
+            if isinstance(calls, list)
+            else 0
+        )
 
     @property
     def thought(self) -> str | None:

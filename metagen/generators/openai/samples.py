@@ -55,7 +55,7 @@ class Reader:
             return self._thoughtful(choice, Thought(thought, thinking), max(told, generated or 0) or None)
         if choice.token_ids and self._vocabulary is not None and self._ids is not None:
             sample = self._by_ids(choice, choice.token_ids, logprobs)
-            if sample is not None and len(split_calls(sample.text)[1]) < choice.calls:
+            if sample is not None and choice.calls and len(split_calls(sample.text)[1]) < choice.calls:
                 sample = None  # calls in a notation that the server alone reads
         if sample is None:
             # What is charged for may be more than what is shown.

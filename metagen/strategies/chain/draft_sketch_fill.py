@@ -88,7 +88,8 @@ class DraftSketchFill(Strategy):
         parts = values["sketch"].split(self.hole)
         places = [(i, scope.child(f"fill/{i}")) for i in range(len(parts) - 1)]
         checking = scope.child("check")
-        for attempt in range(self.tries if places else 1):
+        # Whatever fills a sketch that was cut, the whole is not accepted.
+        for attempt in range(self.tries if places and sketch.finish in ("eos", "stop") else 1):
             filling = await scope.batch(places, partial(self._fill, attempt, values, prefix), whole=True)
             fills = filling.whole()
             pairs = zip(fills, parts[1:], strict=True)

@@ -74,6 +74,11 @@ class Respondent(Part, ABC):
         return prompt
 
     @property
+    def generates(self) -> bool:
+        """Whether an answer may cost generated tokens."""
+        return True
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """Names judge and question: equal fingerprints promise equal answers."""
@@ -127,6 +132,10 @@ class LabelRespondent(Respondent):
     def __repr__(self) -> str:
         behind = f", behind {self.critiques} critiques of {self.critic!r}" if self.critic else ""
         return f"the probabilities of labels in {self.engine!r}{behind}"
+
+    @property
+    def generates(self) -> bool:
+        return self.critic is not None
 
     @property
     def fingerprint(self) -> str:

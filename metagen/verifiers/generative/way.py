@@ -85,6 +85,10 @@ class GenerativeVerifier(Verifier):
         return self.respondent.way
 
     @property
+    def generates(self) -> bool:
+        return self.respondent.generates
+
+    @property
     def wording(self) -> dict[str, Any]:
         """The words that were given for the question."""
         return {name: value for name in WORDING if (value := getattr(self, name)) is not None}

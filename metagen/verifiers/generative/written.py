@@ -91,15 +91,24 @@ class VerdictReader:
             if words
             else ()
         )
+        folded = [self._fold(label) for label in names]
+        #: Labels that another one goes on from.
+        self._begins = {a for a in folded if any(b != a and b.startswith(a) for b in folded)}
         self._word = re.compile(rf"(?<!\w){name}(?!\w)", case)
         self._behind = re.compile(rf"{cue}[*_\s\"'`\[(]*{_NUMBER}{_OUT_OF}", case) if cue else None
 
     def read(self, text: str, *, ended: bool = True) -> Verdict | None:
         """The verdict; None if there is none that can be read. ended: whether the text was not cut by its length."""
+
+        def goes_on(match: re.Match[str], label: str | None = None) -> bool:
+            """Whether a cut text ends with what may be the beginning of another label, or of a longer number."""
+            at_end = not ended and match.end() == len(text)
+            return at_end and (label is None or self._fold(label) in self._begins)
+
         found = None
         for match in self._after.finditer(text) if self._after else ():
-            found = match[1]
-        if found is None and (alone := self._alone.fullmatch(text)):
+            found = found if goes_on(match, match[1]) else match[1]
+        if found is None and (alone := self._alone.fullmatch(text)) and not goes_on(alone, alone[1]):
             found = alone[1]
         if found is not None:
             return Verdict(self._worth[self._fold(found)], "label")
@@ -111,7 +120,8 @@ class VerdictReader:
         if not self._scored:
             return None
         for pattern in filter(None, (self._behind, _SCORE if ended else None)):
-            if (matches := list(pattern.finditer(text))) and (score := self._score(matches[-1])) is not None:
+            matches = [match for match in pattern.finditer(text) if not goes_on(match)]
+            if matches and (score := self._score(matches[-1])) is not None:
                 return score
         whole = _FRACTION.fullmatch(text) if ended else None
         return self._score(whole) if whole else None

@@ -278,7 +278,7 @@ def test_a_whole_of_cut_pieces_is_cut_and_loses_to_any_other() -> None:
 
     assert solve(lambda asked, index: False) == ("0!", "eos", 4)
     assert solve(lambda asked, index: "number" in asked and index == 0) == ("1!", "eos", 6)
-    assert solve(lambda asked, index: "full form" in asked) == ("0!", "length", 6)
+    assert solve(lambda asked, index: "full form" in asked) == ("0!", "length", 4)
 
 
 @pytest.mark.parametrize("at", ["full form", "number 2"])

@@ -394,6 +394,25 @@ def test_a_verdict_is_a_label_or_else_a_score(question: Question, text: str, raw
     assert (None if found is None else found.raw) == (None if raw is None else pytest.approx(raw)), found
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "raw"),
+    [
+        (SCALE, "Weak. Score (0-10): 1", None),
+        (SCALE, "1", None),
+        (SCALE, "Score (0-10): 7", 7.0),
+        (SCALE, "Score (0-10): 1\nFor", 1.0),
+        (RUBRIC, "Rating (1-5): 4", 4.0),
+        (RUBRIC, "Rating (1-5): 1/1", None),
+    ],
+)
+def test_a_number_that_a_cut_text_may_go_on_with_is_no_verdict(
+    question: Question, text: str, raw: float | None
+) -> None:
+    found = VerdictReader(question).read(text, ended=False)
+    assert (None if found is None else found.raw) == raw
+    assert VerdictReader(question).read(text) is not None
+
+
 def test_a_thousand_tokens_of_numbers_are_read_in_time_that_grows_with_them() -> None:
     """No pattern goes back over what it has read: this ends at once, or not in an hour."""
     text = "Score " + "1/10 " * 20_000 + "(" * 20_000

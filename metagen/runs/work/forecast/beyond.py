@@ -36,7 +36,7 @@ def sift(path: Path, pools: abc.Sequence[Pool], problems: abc.Sequence[Problem])
             samples, scores = set[bytes](), set[tuple[str, bytes]]()
             for pool in pools:
                 rows = book.samples(pool.generator, problem, pool.n)
-                samples.update(row.key for row in rows + book.cuts(pool.generator, problem.id, pool.n))
+                samples.update(row.key for row in rows + book.cuts(pool.generator, problem, pool.n))
                 scores.update((by, content) for by in pool.scored for content in contents(problem, rows))
             for row in journal.of_problem(problem.id):
                 scored = row.path == SCORES and (row.by, row.content) in scores

@@ -46,9 +46,10 @@ class Book:
         rows = self.rows.get((generator.fingerprint, problem.id), ())
         return [row for row in rows if row.index < n and is_whole(row, generator, problem)]
 
-    def cuts(self, generator: Generator, problem: str, n: int) -> list[Row]:
+    def cuts(self, generator: Generator, problem: Problem, n: int) -> list[Row]:
         """Those of the first n samples of a problem that a limit cut short."""
-        return [row for row in self.cut.get((generator.fingerprint, problem), ()) if row.index < n]
+        rows = self.cut.get((generator.fingerprint, problem.id), ())
+        return [row for row in rows if row.index < n and is_whole(row, generator, problem)]
 
     def score_digests(self, verifier: PrimitiveVerifier, problem: str) -> set[bytes]:
         """Digests of the candidates that have a score."""

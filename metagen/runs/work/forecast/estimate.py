@@ -300,17 +300,18 @@ class _Estimator:
             ]
             # Each configuration has the budget for itself: its samples, and the scores of its own verifier. What is
             # recorded is charged to it again.
-            drawn = recorded + self.book.cuts(ask.generator, problem.id, ask.n) if self.budget else []
+            cuts = [row for row in self.book.cuts(ask.generator, problem, ask.n) if self._binds(row)]
+            drawn = recorded + cuts if self.budget else []
             spent = {name: drawn + self._scored(verifier, problem, recorded) for name, verifier in judges}
             shares = {name: self._share(figures, [one], new, spent[name]) for name, one in scores}
             most = [
                 *shares.values(),
                 *([self._share(figures, [], new, drawn)] if ask.bare or not scores else []),
             ]
-            made.add(max(most), calls=new, **figures)
+            made.add(_left(max(most), len(recorded), new), calls=new, **figures)
             made.recorded += len(recorded)
             for name, (calls, before, one) in scores:
-                self.judging.sums[name].add(shares[name], calls=calls, **one)
+                self.judging.sums[name].add(_left(shares[name], before, calls), calls=calls, **one)
                 self.judging.sums[name].recorded += before
             sizes.append(prompt or 0)
         if replayed:
@@ -433,13 +434,18 @@ class _Estimator:
         new: int,
         spent: abc.Sequence[Row],
     ) -> float:
-        """The part of a problem's work that its budget affords beside what is spent, at most 1."""
+        """The part of a problem's work that its budget affords, at most 1; spent: what of it is recorded."""
         if not self.budget:
             return 1.0
         whole: dict[str, float | None] = {"calls": float(new), **made}
         for calls, _, one in judged:
             whole = {name: _plus(value, one.get(name, calls)) for name, value in whole.items()}
         return min([1.0, *_shares(self.budget, whole, Usage.sum(row.usage for row in spent))])
+
+    def _binds(self, row: Row) -> bool:
+        """Whether the limit that cut a record is that of this budget: records under others are not served."""
+        limit = row.limit
+        return limit is not None and getattr(self.budget, limit.dimension, None) == limit.amount
 
     def _scored(self, verifier: PrimitiveVerifier, problem: Problem, samples: list[Row]) -> list[Row]:
         """The recorded scores of samples, where a budget is charged for them."""
@@ -552,7 +558,12 @@ def _shares(budget: Budget, whole: Mapping[str, float | None], before: Usage) ->
     for dimension in DIMENSIONS:
         limit, spent = getattr(budget, dimension, None), whole.get(dimension)
         if limit is not None and spent:
-            yield max(0.0, limit - (getattr(before, dimension, None) or 0)) / spent
+            yield limit / (spent + (getattr(before, dimension, None) or 0))
+
+
+def _left(share: float, before: float, more: float) -> float:
+    """Of `more` that is to be made, the part that belongs to this share of all, beside what there is."""
+    return min(1.0, max(0.0, share * (before + more) - before) / more) if more else 0.0
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -234,7 +234,13 @@ def test_what_is_recorded_has_used_its_part_of_a_budget(experiment_file: Write, 
     file = experiment_file(n="[8]", more="budget: {calls: 4}\n")
     run(file, tmp_path / "calls")
     done = estimate.estimate(schema.load(file), tmp_path / "calls")
-    assert done.total.calls == 0 and "nothing is left to do" in shown(done)
+    assert parts(done)["small"].calls == parts(done)["large"].calls == 0
+    assert parts(done)["judge"].calls <= 6, "equal texts have one score"
+    # What votes have drawn is not what best-of-n could pay for beside its scores.
+    file = experiment_file(n="[8]", more="budget: {calls: 8}\n")
+    run(file, tmp_path / "votes", "grid.strategies=[majority]")
+    more = parts(estimate.estimate(schema.load(file), tmp_path / "votes"))
+    assert more["small"].calls == 0 and more["judge"].calls == 2 * 6 * 4
     file = experiment_file(n="[8]", more="budget: {generated: 48}\n")
     run(file, tmp_path / "tokens")
     done = estimate.estimate(schema.load(file), tmp_path / "tokens")
