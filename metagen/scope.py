@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from metagen import batch
@@ -222,13 +222,16 @@ class Scope:
         given = [stage if isinstance(stage, Stage) else Stage(stage) for stage in stages]
         return await batch.run(self._place, list(items), given, whole)
 
-    def parts(self, *roles: str, later: int = 0) -> list[Scope]:
+    def parts(self, *roles: str, later: int = 0, reads: bool = False) -> list[Scope]:
         """Children for what is done one after the other, each with an equal part of what is left here.
 
-        later: how many parts more to keep for what comes after them. One alone has no limit of its own.
+        later: how many parts more to keep for what comes after them. reads: all but the first only read, and leave it
+        the generated tokens. One alone has no limit of its own.
         """
         count = len(roles) + later
-        budgets = self.left().share(count) if count > 1 else [None]
+        budgets: list[Any] = list(self.left().share(count)) if count > 1 else [None]
+        if reads and count > 1:
+            budgets = [replace(own, generated=None) for own in budgets]
         return [self.child(role, budget=own) for role, own in zip(roles, budgets, strict=False)]
 
     def pace(self, *, generates: bool = False) -> Pace:

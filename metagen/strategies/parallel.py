@@ -98,11 +98,8 @@ class ParallelStrategy(Strategy):
         later = self.chooser.spends or relative
         roles = ["sample"] if self.verifier is None else ["sample", "score"]
         if later and self.n > 1:
-            budgets = scope.left().share(len(roles) + self.chooser.spends)
-            if not self.chooser.spends and not (self.verifier and self.verifier.generates):
-                # Who only reads leaves all tokens to who writes.
-                budgets = [replace(own, generated=None) for own in budgets]
-            places = [scope.child(role, budget=own) for role, own in zip(roles, budgets, strict=False)]
+            reads = not self.chooser.spends and not (self.verifier and self.verifier.generates)
+            places = scope.parts(*roles, later=int(self.chooser.spends), reads=reads)
         else:
             places = [scope.child(role) for role in roles]
         sampling, scoring = places[0], places[-1]

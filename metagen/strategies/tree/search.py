@@ -138,13 +138,10 @@ class TreeSearch(TreeStrategy):
     ) -> bool:
         """Explore below `node` of a scope, to the end or that of the budget; whether it was that."""
         # What comes after the search, and spends as well, has its part of the limits.
-        judge, budget = self._other_judge, None
-        judges = judge is not None and judge.spends
-        if later := judges + self.chooser.spends:
-            budget = scope.left().share(1 + later)[0]
-            if not self.chooser.spends and not (judge and judge.generates):
-                budget = replace(budget, generated=None)
-        node = scope.child("node", budget=budget)
+        judge = self._other_judge
+        later = (judge is not None and judge.spends) + self.chooser.spends
+        reads = not self.chooser.spends and not (judge and judge.generates)
+        (node,) = scope.parts("node", later=later, reads=reads)
         tree.below = node.path
         scope.tell(tree)
         await scope.attempt(explore(self._growth(tree, node)))
