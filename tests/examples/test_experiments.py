@@ -21,8 +21,9 @@ FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 #: Engines that another suite runs the examples of: with a server, and in an environment that has vLLM.
 ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm"}
 #: Tokens of a solution, at most, by the model that solves problems in words: nine of ten have come to their end. What
-#: other models write, as programs and calls of tools, stays as long as it is.
-SOLVER, LONGEST = "smollm2-135m-solver", 45
+#: other models write, as programs and calls of tools, stays as long as it is. BRIEF: where every strategy runs, which
+#: tests of its own look at.
+SOLVER, LONGEST, BRIEF = "smollm2-135m-solver", 45, 24
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -39,14 +40,14 @@ def test_an_example_runs(file: Path, tmp_path: Path) -> None:
     for kind in kinds & ELSEWHERE.keys():
         pytest.skip(f"{file.name} is run by {ELSEWHERE[kind]}")
     # A language model in words takes a minute for one problem by all strategies.
-    few = "1" if file.stem == "words_strategies" else "2"
+    few, longest = ("1", BRIEF) if file.stem == "words_strategies" else ("2", LONGEST)
     asked = ["run", str(file), "--out", str(tmp_path / "run"), "--limit", few]
     for name, spec in experiment["strategies"].items():
         if "n" in spec:
             asked += ["--set", f"strategies.{name}.n=2"]
     for name, spec in experiment["generators"].items():
         if experiment["engines"][spec["engine"]].get("model") == SOLVER:
-            asked += ["--set", f"generators.{name}.max_tokens={min(LONGEST, spec['max_tokens'])}"]
+            asked += ["--set", f"generators.{name}.max_tokens={min(longest, spec['max_tokens'])}"]
     if experiment.get("grid", {}).get("n"):
         asked += ["--set", "grid.n=[2]"]
     if experiment.get("executor", {}).get("kind") == "ray":
