@@ -18,7 +18,7 @@ from metagen.place import Place
 
 Of = TypeVar("Of")
 T = TypeVar("T")
-#: What generating and scoring spend alike, whoever scores.
+#: Limits that bind generating and scoring alike, also where a scorer generates nothing.
 SHARED = ("prefilled", "calls", "flops", "money")
 
 

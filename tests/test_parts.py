@@ -325,6 +325,7 @@ def test_scores_of_one_model_are_not_taken_for_those_of_the_next() -> None:
     journal, texts = mg.MemoryJournal(), mg.FunctionGenerator(lambda prefix, seed, index: str(index))
     for weight in (0.25, 0.5, 0.75):
         model = Linear(weight)
+        # mypy infers no type of a lambda's default.
         judge = mg.FunctionVerifier(lambda s, model=model: model.score(s))  # type: ignore[misc]
         best = mg.BestOfN(texts, n=2, verifier=judge).solve("p", journal=journal)
         assert [one.value for one in best.candidates] == [weight] * 2

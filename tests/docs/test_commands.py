@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from tests.docs.test_blocks import PAGES, ROOT, Block, assignments, commands, parse, shown
 
 HEADS = sorted(path for kind in ("*.md", "*.py", "*.yaml") for path in (ROOT / "examples").rglob(kind))
-#: What is kept of an argument: how many words it takes, and whether it is needed.
+#: Options of `add_argument` that are kept: how many words an argument takes, and whether it is needed.
 SHAPE = {"action", "dest", "nargs", "required"}
 #: Scripts of which a page speaks without running them.
 NOT_OURS = {"program.py"}

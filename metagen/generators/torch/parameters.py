@@ -22,7 +22,7 @@ from metagen.generators.torch.send import send
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: What is colder or hotter counts as these: float32 would take it, or what it divides 1 into, for 0 or infinity.
+#: Colder and hotter temperatures count as these: float32 takes T or 1/T for 0 or infinity beyond.
 COLDEST: Final = 1e-37
 HOTTEST: Final = 1e37
 #: Parameters that are not one column as they are given: their columns, each with how it is read from a value. drop:

@@ -97,7 +97,7 @@ def _probability_of_need(size: int, counts: tuple[int, ...], n: int) -> Floats:
 def by_sample(rows: Iterable[Row], path: str, size: int) -> list[Usage]:
     """Usage of each sample that was drawn under `path`; what a nested strategy spent counts for its sample.
 
-    What was refused or lost spent nothing, logically, and may have a number or a path that is not of this pool.
+    Refused and lost samples spent nothing, logically; their numbers and paths may be those of another pool.
     """
     usages: list[list[Usage]] = [[] for _ in range(size)]
     for row in rows:

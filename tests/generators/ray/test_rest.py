@@ -33,7 +33,7 @@ class Paper(Crew):
         self.facts = SimpleNamespace(**facts)  # type: ignore[assignment]  # all that is asked of them
         self.asked: list[tuple[int, ...]] = []
         for name in map(str, range(replicas)):
-            self.links[name] = SimpleNamespace(  # type: ignore[assignment]
+            self.links[name] = SimpleNamespace(  # type: ignore[assignment]  # all that a crew asks of a link
                 name=name, stats=EngineStats(), ask=self._answer, admit=self._admit, clear=lambda: None
             )
             self._router.join(name)

@@ -223,6 +223,7 @@ def test_what_was_made_before_a_fault_is_there_as_after_an_interrupt(
                 raise Broken
             return await whole(problem, sequences)
 
+        # One task grades so, and not its class.
         setup.task.grade = grade  # type: ignore[method-assign, assignment]
         with pytest.raises(Broken):
             runner.run(setup, RunDirectory.at(root))
