@@ -24,8 +24,8 @@ _CHAIN: Final = re.compile(rf"(?<![\w.,)])(?>{_SIDE}(?:\s*=\s*{_SIDE})+)(?!\s*\\
 _TOKEN: Final = re.compile(rf"{_NUMBER}|[-+*/()]")
 #: In front of a line: the mark of a list.
 _MARK: Final = re.compile(r"\s*(?:[-*•–]|\d+[.)])\s+")
-#: In front of a side: it goes on to the left, as a power, a function of it, or with words that are no number.
-_GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−^]|[\w)]\(|\b(?:x|of|by|times|plus|minus))\s*$")
+#: In front of a side: it goes on to the left, as a power, or with words that are no number.
+_GOES_ON: Final = re.compile(r"(?:[-+*/×÷·−^]|\b(?:x|of|by|times|plus|minus))\s*$")
 #: In front of a bracket: what it is multiplied by.
 _TIMES: Final = re.compile(r"[\d)]\s+$")
 _SIGNS: Final = str.maketrans({"x": "*", "×": "*", "·": "*", "÷": "/", "−": "-"})

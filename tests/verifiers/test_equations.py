@@ -69,6 +69,7 @@ from metagen.verifiers.equations import EquationVerifier, check_equations
         ("(2) (3) = 3 * 2", []),
         ("x = 2 (3 + 4) = 14", []),
         ("gcd(12, 18) = 2 * 3", []),
+        ("f(2) = 2 + 3 = 6", [False]),
         ("y = C(5, 2) = 5 * 4 / 2 = 10", [True]),
     ],
 )
