@@ -20,10 +20,10 @@ pytestmark = pytest.mark.usefixtures("lean_figures")
 FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 #: Engines that another suite runs the examples of: with a server, and in an environment that has vLLM.
 ELSEWHERE = {"openai": "tests/generators/openai", "vllm": "tests/generators/vllm"}
-#: Tokens of a solution, at most, by the model that solves problems in words: nine of ten have come to their end. What
-#: other models write, as programs and calls of tools, stays as long as it is. BRIEF: where every strategy runs, which
-#: tests of its own look at.
-SOLVER, LONGEST, BRIEF = "smollm2-135m-solver", 45, 24
+#: Tokens of a solution, at most, by the model that solves problems in words: nine of ten have come to their end. BRIEF:
+#: where every strategy runs, which tests of its own look at. ALOUD: of the model that it comes from, which writes
+#: critiques, programs and calls of tools, and seldom ends by itself.
+SOLVER, BASE, LONGEST, BRIEF, ALOUD = "smollm2-135m-solver", "smollm2-135m", 45, 24, 60
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -46,8 +46,9 @@ def test_an_example_runs(file: Path, tmp_path: Path) -> None:
         if "n" in spec:
             asked += ["--set", f"strategies.{name}.n=2"]
     for name, spec in experiment["generators"].items():
-        if experiment["engines"][spec["engine"]].get("model") == SOLVER:
-            asked += ["--set", f"generators.{name}.max_tokens={min(longest, spec['max_tokens'])}"]
+        most = {SOLVER: longest, BASE: ALOUD}.get(experiment["engines"][spec["engine"]].get("model"))
+        if most and spec["max_tokens"] > most:
+            asked += ["--set", f"generators.{name}.max_tokens={most}"]
     if experiment.get("grid", {}).get("n"):
         asked += ["--set", "grid.n=[2]"]
     if experiment.get("executor", {}).get("kind") == "ray":
