@@ -1,10 +1,10 @@
 """Particle filtering and particle Gibbs: what they approximate, and what they make of the embedded models.
 
-    python examples/particles.py [FOLDER]
+    python examples/particles.py [FOLDER [PROBLEMS]]
 
 First a model that is a small table, whose target can be enumerated: the estimate of the normaliser, and of the answer's
 share, against the exact ones. Then problems for the embedded models: who is right, and how many particles there really
-are at each step; the picture of that goes to FOLDER (runs/particles by default). It takes about half a minute.
+are at each step; the picture of that goes to FOLDER (runs/particles by default). 8 problems take a few seconds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from metagen.analysis.particles import effective_sizes
 from metagen.strategies.tree.gibbs import ParticleGibbs
 from metagen.strategies.tree.particles import EDGE, ParticleFilter
 
-N, PROBLEMS, LEVELS = 8, 8, (2, 4)
+N, LEVELS = 8, (2, 4)
 
 
-def main(folder: str = "runs/particles") -> None:
+def main(folder: str = "runs/particles", problems: str = "8") -> None:
     against_enumeration()
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    print(f"Picture in {on_the_embedded_models(out / 'effective-sizes')}")
+    print(f"Picture in {on_the_embedded_models(out / 'effective-sizes', int(problems))}")
 
 
 def against_enumeration() -> None:
@@ -65,8 +65,8 @@ def spread(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {np.std(values) / math.sqrt(len(values)):.3f}"
 
 
-def on_the_embedded_models(stem: Path) -> Path:
-    task = mg.ArithmeticTask("validation", levels=LEVELS, per_level=PROBLEMS // len(LEVELS))
+def on_the_embedded_models(stem: Path, count: int) -> Path:
+    task = mg.ArithmeticTask("validation", levels=LEVELS, per_level=count // len(LEVELS))
     sizes: dict[str, list[list[float]]] = {}
     with mg.TorchEngine("tiny-0.5m") as model, mg.TorchEngine("tiny-prm") as judge:
         generator = model.generator(max_tokens=160)
@@ -80,12 +80,13 @@ def on_the_embedded_models(stem: Path) -> Path:
         for name, search in searches.items():
             right = tokens = 0
             for problem in task.problems():
-                result = search.solve(problem.prompt)
+                journal = mg.MemoryJournal()  # the particles of the same search: nothing is drawn or scored again
+                result = search.solve(problem.prompt, journal=journal)
                 right += result.answer is not None and result.answer.key == problem.reference
                 tokens += result.usage.generated or 0
-                levels = search.cloud(problem.prompt).levels
+                levels = search.cloud(problem.prompt, journal=journal).levels
                 sizes.setdefault(name, []).append([level.effective for level in levels])
-            print(f"{name:12} {right} of {PROBLEMS} right, {tokens / PROBLEMS:.0f} tokens a problem")
+            print(f"{name:12} {right} of {count} right, {tokens / count:.0f} tokens a problem")
     png, _ = save(effective_sizes({f"n = {N}": sizes}, title="Effective particles"), stem)
     return png
 
