@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from metagen.cli import app
+from metagen.runs.declare import schema
+from metagen.runs.directory import RunDirectory
+from metagen.runs.work import build, runner
 from tests.fetched import fetch_or_skip
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -39,22 +40,15 @@ def files_alone(lean_figures: list[str]) -> Iterator[None]:
     lean_figures.clear()
 
 
-@pytest.fixture
-def experiment(lean_figures: list[str]) -> Iterator[Callable[..., Path]]:
-    """A run of an example's experiment, whose own figures are left empty; what a script draws of it is drawn."""
-    left = lean_figures.copy()
-    lean_figures.clear()
+def experiment(file: str, out: Path, *sets: str, limit: int | None = None) -> Path:
+    """A run of an example's experiment, without its report: the scripts read what it has drawn and found.
 
-    def run(file: str, out: Path, *options: str) -> Path:
-        lean_figures.extend(left)
-        done = CliRunner().invoke(app, ["run", str(EXAMPLES / file), "--out", str(out), *options])
-        lean_figures.clear()
-        assert done.exit_code == 0, done.output
-        assert (out / "report.html").exists()
-        return out
-
-    yield run
-    lean_figures.clear()
+    `test_experiments.py` runs every file by the command, report included.
+    """
+    with build.open_setup(schema.load(EXAMPLES / file, sets=sets, limit=limit)) as setup:
+        state = runner.run(setup, RunDirectory.at(out))
+    assert (state.status, state.failures) == ("complete", ())
+    return out
 
 
 def test_every_way_to_choose_shares_one_pool(said: Any) -> None:
@@ -120,14 +114,11 @@ def test_maximisation_repeats_and_sampling_does_not(said: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_two_number_formats_are_compared_by_problem_and_by_text(
-    said: Any, experiment: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_number_formats_are_compared_by_problem_and_by_text(said: Any, tmp_path: Path) -> None:
     fetch_or_skip("smollm2-135m-solver")
     short = [f"generators.{name}.max_tokens=20" for name in ("float32", "bfloat16")]
     few = [f"strategies.{name}.n=3" for name in ("majority", "checked", "rebase")]
-    options = [part for change in (*short, *few) for part in ("--set", change)]
-    run = experiment("number_formats.yaml", tmp_path / "run", "--limit", "2", *options)
+    run = experiment("number_formats.yaml", tmp_path / "run", *short, *few, limit=2)
     text = said("number_formats.py", run)
     right = dict(re.findall(r"^\| (\S+) \| .* (\d) of 2 \|$", text, re.M))
     assert list(right) == ["greedy", "majority@3", "checked@3", "rebase@3"]
@@ -154,23 +145,16 @@ def test_two_number_formats_are_compared_by_problem_and_by_text(
 
 
 @pytest.mark.slow
-def test_the_family_is_reported_from_a_run(
-    said: Any, experiment: Callable[..., Path], tmp_path: Path
-) -> None:
-    run = experiment(
-        "family.yaml", tmp_path / "run", "--set", "task.per_level=1", "--set", "task.levels=[1, 4]"
-    )
+def test_the_family_is_reported_from_a_run(said: Any, tmp_path: Path) -> None:
+    run = experiment("family.yaml", tmp_path / "run", "task.per_level=1", "task.levels=[1, 4]")
     text = said("family_report.py", run)
     assert "within problems" in text and text.count("| 0.1M |") >= 2
 
 
-def test_who_solves_most_within_a_budget_is_read_from_a_run(
-    said: Any, experiment: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_who_solves_most_within_a_budget_is_read_from_a_run(said: Any, tmp_path: Path) -> None:
     run = experiment(
         "programs.yaml",
         tmp_path / "run",
-        "--set",
         "task={kind: programs, split: validation, per_level: 2, levels: [1, 2]}",
     )
     text = said("solved_within.py", run, "--against", "samples", "--tokens", 100, 400, "--gflops", 1, 5)

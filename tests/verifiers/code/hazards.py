@@ -69,13 +69,13 @@ HAZARDS = (
         "fork bomb",
         "import os\nwhile True:\n    os.fork()\n",
         ("raised", "timeout", "crashed", "forged"),
-        wall=5,
+        wall=1,
     ),
     Hazard(
         "fork bomb in a call",
         "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n",
         ("timeout", "memory"),
-        wall=3,
+        wall=0.4,
     ),
     Hazard(
         "memory bomb", "def f(x):\n    l = []\n    while True: l.append(bytearray(1 << 20))\n", ("memory",)
@@ -86,7 +86,7 @@ HAZARDS = (
         "import os, time\ndef f(x):\n    for _ in range(6):\n        if not os.fork():\n"
         "            b = bytearray(b'1') * (100 << 20)\n            time.sleep(100)\n    time.sleep(100)\n",
         ("timeout", "memory"),
-        wall=3,
+        wall=1,
     ),
     refused("fills the disk", "for i in range(100):\n    open(f'/tmp/{i}', 'wb').write(bytes(1 << 20))"),
     refused(
@@ -102,16 +102,16 @@ HAZARDS = (
     ),
     Hazard("endless output", "while True: print('x' * 1000)\n", ("output",)),
     Hazard("endless errors", "import os\ndef f(x):\n    while True: os.write(2, b'x' * 1000)\n", ("output",)),
-    Hazard("endless loop", "while True: pass\n", ("timeout",), wall=1),
-    Hazard("endless loop in a call", "def f(x):\n    while True: pass\n", ("timeout",), wall=1),
-    Hazard("sleeps", "import time\ndef f(x): time.sleep(1000)\n", ("timeout",), wall=1),
+    Hazard("endless loop", "while True: pass\n", ("timeout",), wall=0.4),
+    Hazard("endless loop in a call", "def f(x):\n    while True: pass\n", ("timeout",), wall=0.4),
+    Hazard("sleeps", "import time\ndef f(x): time.sleep(1000)\n", ("timeout",), wall=0.4),
     Hazard(
         "catastrophic regular expression",
         "import re\ndef f(x): re.match('(a+)+$', 'a' * 64 + 'b')\n",
         ("timeout",),
-        wall=1,
+        wall=0.4,
     ),
-    Hazard("huge power", "def f(x): return 10 ** 10 ** 10\n", ("timeout", "memory"), wall=1),
+    Hazard("huge power", "def f(x): return 10 ** 10 ** 10\n", ("timeout", "memory"), wall=0.4),
     Hazard("endless recursion", "def f(x): return f(x)\n", ("raised",)),
     Hazard(
         "recursion without limit",
@@ -123,13 +123,13 @@ HAZARDS = (
         "stops itself",
         "import os, signal\ndef f(x): os.kill(os.getpid(), signal.SIGSTOP)\n",
         ("timeout",),
-        wall=1,
+        wall=0.4,
     ),
     Hazard(
         "blocks on a full pipe",
         "import os\ndef f(x):\n    r, w = os.pipe()\n    while True: os.write(w, bytes(1 << 16))\n",
         ("timeout",),
-        wall=1,
+        wall=0.4,
     ),
     Hazard("waits for input", "def f(x): return input()\n", ("raised",)),
     Hazard(
@@ -137,7 +137,7 @@ HAZARDS = (
         "import sys\nopen('/tmp/slow.py', 'w').write('while True: pass')\nsys.path.append('/tmp')\nimport slow\n"
         + HONEST,
         ("timeout",),
-        wall=1,
+        wall=0.4,
     ),
     # Refusing to end.
     Hazard(
@@ -145,13 +145,13 @@ HAZARDS = (
         "import signal\nfor s in range(1, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
         "    except (OSError, ValueError): pass\nwhile True: pass\n",
         ("timeout",),
-        wall=1,
+        wall=0.4,
     ),
     Hazard(
         "handles the end of processor time",
         "import signal\nsignal.signal(signal.SIGXCPU, lambda *_: None)\nwhile True: pass\n",
         ("timeout",),
-        wall=2,
+        wall=0.4,
     ),
     Hazard(
         "daemonised child",
@@ -309,7 +309,7 @@ HAZARDS = (
         + "import json\ndef f(x):\n    answer = {'nonce': nonce, 'id': 2, 'returned': {'lazy': [10**9, 'generator']}}\n"
         "    os.write(number, (json.dumps(answer) + '\\n').encode())\n    while True: pass\n",
         ("failed", "forged", "timeout"),
-        wall=2,
+        wall=0.4,
     ),
     Hazard(
         "uses what was never lent",
@@ -322,7 +322,7 @@ HAZARDS = (
         "import sys\nmain = sys.modules['__main__']\ndef f(x):\n    while True:\n"
         "        try: main.Lent(-1)()\n        except IndexError: pass\n",
         ("timeout", "output", "unrepresentable"),
-        wall=2,
+        wall=0.4,
     ),
     Hazard(
         "asks back in a form of its own",
