@@ -269,7 +269,7 @@ def f(x):
         "assert f(4) == 2",
         "assert f(5) == 1",
     )
-    report = judged(sandbox, program, *tests, wall=4)
+    report = judged(sandbox, program, *tests, wall=1.5)
     assert [case.verdict for case in report.cases] == ["passed", "crashed", "passed", "timeout", "passed"]
     assert report.share == 0.6 and report.verdict == "crashed"
     stopped = judged(sandbox, program, *tests, stop=True)
@@ -295,7 +295,7 @@ def test_fresh_pairs_are_bounded(sandbox: Sandbox) -> None:
         ("def f(x): x.extend('a' * 10_000)", {"answer": 65536}),
         ("def f(x): print('a' * 40_000)", {"output": 65536}),
         ("kept = []\ndef f(x): kept.append(bytes(100 * 2**20))", {"memory": 256 * MIB}),
-        ("import time\ndef f(x): time.sleep(1)", {"wall": 2.5}),
+        ("import time\ndef f(x): time.sleep(0.5)", {"wall": 1.3}),
     ],
     ids=["returned", "changed in place", "printed", "kept", "slept"],
 )
@@ -318,7 +318,7 @@ def test_what_had_nearly_all_the_time_has_no_second_try(
     monkeypatch.setattr(Sandbox, "pair", counted)
     monkeypatch.setattr(Execution, "elapsed", gone)
     report = judged(
-        sandbox, "def f(x):\n    while x: pass", "f(0)", "f(1)", "f(0)", "f(1)", wall=2, stop=True
+        sandbox, "def f(x):\n    while x: pass", "f(0)", "f(1)", "f(0)", "f(1)", wall=0.8, stop=True
     )
     assert [case.verdict for case in report.cases] == ["passed", "timeout", "unreached", "unreached"]
     assert len(made) == pairs
@@ -363,7 +363,7 @@ def test_a_suite_has_limits_of_its_own(sandbox: Sandbox) -> None:
 )
 def test_tests_are_contained_as_well(sandbox: Sandbox, test: str, verdict: str, words: str | None) -> None:
     """Generated tests are a model's output, too; at worst they fail the candidate."""
-    case = judged(sandbox, IDENTITY, test, wall=2 if verdict == "timeout" else 60).cases[0]
+    case = judged(sandbox, IDENTITY, test, wall=0.8 if verdict == "timeout" else 60).cases[0]
     assert case.verdict == verdict
     assert words is None or (case.detail is not None and words in case.detail)
 
@@ -495,9 +495,9 @@ def test_what_holds_us_up_is_not_held_against_the_program(sandbox: Sandbox) -> N
     """The loop stands still for longer than the deadline, while an honest program works."""
 
     async def main() -> str:
-        asyncio.get_running_loop().call_later(0.5, time.sleep, 3.5)
-        suite = Suite(("import time\ntime.sleep(0.3)\nassert f(1) == 1",) * 3)
-        report = await check(sandbox, IDENTITY, suite, limits=replace(sandbox.limits, wall=3.0))
+        asyncio.get_running_loop().call_later(0.3, time.sleep, 2.0)
+        suite = Suite(("import time\ntime.sleep(0.2)\nassert f(1) == 1",) * 3)
+        report = await check(sandbox, IDENTITY, suite, limits=replace(sandbox.limits, wall=1.5))
         return report.verdict
 
     assert asyncio.run(main()) == "passed"
@@ -551,7 +551,7 @@ def test_the_outputs_of_a_real_model(sandbox: Sandbox) -> None:
         name = row["entry_point"]
         test = f"{row['test']}\ncheck({name})"
         verdict = words.get(row["outcome"], "raised")
-        wall = 3 if verdict == "timeout" else 60
+        wall = 1.5 if verdict == "timeout" else 60
         report = judged(sandbox, row["program"], test, wall=wall, setup=row["prompt"], entry_points=(name,))
         # What runs on for ever, gathering things, comes to its limit of memory first on a fast machine.
         either = {verdict, "memory"} if verdict == "timeout" else {verdict}
@@ -861,7 +861,7 @@ def test_programs_with_these_may_be_wrong(sandbox: Sandbox, test: str, verdicts:
     assert judged(sandbox, TAKES, test, setup=OWN, entry_points=POINTS).verdict in verdicts
 
 
-@pytest.mark.parametrize("limits", [{"wall": 3}, {"wall": 60, "answer": 4096}], ids=["time", "bytes"])
+@pytest.mark.parametrize("limits", [{"wall": 1.5}, {"wall": 60, "answer": 4096}], ids=["time", "bytes"])
 def test_a_callback_used_without_end_is_no_evidence(
     sandbox: Sandbox, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -876,7 +876,7 @@ def test_a_callback_used_without_end_is_no_evidence(
 
 def test_a_callback_used_once_excuses_no_endless_loop(sandbox: Sandbox) -> None:
     report = judged(
-        sandbox, "def h(g):\n    g(1)\n    while True: pass", "h(lambda x: x)", wall=3, entry_points=("h",)
+        sandbox, "def h(g):\n    g(1)\n    while True: pass", "h(lambda x: x)", wall=1, entry_points=("h",)
     )
     assert [case.verdict for case in report.cases] == ["timeout"], report
 

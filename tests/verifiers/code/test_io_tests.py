@@ -189,7 +189,7 @@ HOSTILE = {
 def test_no_program_passes_but_by_its_output(sandbox: Sandbox, attack: str) -> None:
     program, verdicts = HOSTILE[attack]
     # Only where the time is to end may it be short: a busy machine takes its time.
-    report = judged(sandbox, program, stop=True, wall=1.5 if "timeout" in verdicts else 60.0)
+    report = judged(sandbox, program, stop=True, wall=0.6 if "timeout" in verdicts else 60.0)
     assert report.cases[0].verdict in verdicts and report.verdict != "passed", report
     assert remains() == []
 
@@ -208,7 +208,7 @@ def test_what_is_expected_may_be_written_whatever_the_limit(sandbox: Sandbox) ->
 
 
 def test_limits_of_a_problem_bind(sandbox: Sandbox) -> None:
-    slow = replace(SUMS, seconds=0.5)
+    slow = replace(SUMS, seconds=0.15)
     assert judged(sandbox, "while True: pass", slow, wall=600).verdict == "timeout"
     large = replace(SUMS, memory=1 << 29)
     hungry = "x = bytearray(300 << 20)\n" + RIGHT
@@ -217,7 +217,7 @@ def test_limits_of_a_problem_bind(sandbox: Sandbox) -> None:
 
 
 def test_all_tests_are_not_waited_for(sandbox: Sandbox) -> None:
-    tests = IOTests(("",) * 7, ("1",) * 7, seconds=0.1)
+    tests = IOTests(("",) * 7, ("1",) * 7, seconds=0.05)
     verdicts = [case.verdict for case in judged(sandbox, "import time\ntime.sleep(100)", tests).cases]
     assert verdicts == ["timeout"] * 4 + ["unreached"] * 3
 

@@ -195,7 +195,7 @@ def prlimit(pid, n):
             assert (await load(beside, "def f(x): return x * x", "solution"))[0] == "finished"
             first = current(warm)
             await warm.evaluate(
-                program, [attack], limits=replace(warm.limits, wall=2.0)
+                program, [attack], limits=replace(warm.limits, wall=0.5)
             )  # some stop themselves
             assert (await beside.ask({"op": "eval", "code": "f(3)"}))["returned"] == 9
             assert (await warm.evaluate("", ["1"])).verdict == "finished"
