@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "sequential.py"
 ROW = re.compile(r"^\| ([^|]+?) \| [\d.]+ \[\d+, \d+\] \| (\d+) \|", re.MULTILINE)
 
 
-def test_it_runs_and_compares_at_equal_compute(tmp_path: Path) -> None:
+def test_it_runs_and_compares_at_equal_compute(scripts: Any, tmp_path: Path) -> None:
     given = [
         sys.executable,
         str(SCRIPT),
@@ -22,7 +22,7 @@ def test_it_runs_and_compares_at_equal_compute(tmp_path: Path) -> None:
         "--figures",
         str(tmp_path),
     ]
-    said = subprocess.run(given, capture_output=True, text=True, check=True).stdout
+    said = scripts.here(given)
     assert "12 validation problems" in said and (tmp_path / "thought.svg").exists()
     rows = ROW.findall(said)
     tokens = {name: int(spent) for name, spent in rows}

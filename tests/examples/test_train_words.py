@@ -202,9 +202,7 @@ class Letters:
 
 
 @pytest.fixture
-def few_layers(
-    words: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def few_layers(words: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lowest layers of the base, under its name in a cache of its own: each step and token costs a third."""
     whole, tuning = fetch_or_skip("smollm2-135m"), words("tuning")
     config, count = json.loads((whole / "config.json").read_text()), 3
