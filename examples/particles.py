@@ -80,7 +80,8 @@ def on_the_embedded_models(stem: Path, count: int) -> Path:
         for name, search in searches.items():
             right = tokens = 0
             for problem in task.problems():
-                journal = mg.MemoryJournal()  # the particles of the same search: nothing is drawn or scored again
+                # The cloud is of the same search: nothing is drawn or scored again.
+                journal = mg.MemoryJournal()
                 result = search.solve(problem.prompt, journal=journal)
                 right += result.answer is not None and result.answer.key == problem.reference
                 tokens += result.usage.generated or 0
