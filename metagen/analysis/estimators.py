@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from metagen.analysis.ranks import standing
 from metagen.analysis.subset_votes import (
@@ -76,6 +75,8 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:
     n, c, k = (np.asarray(a, dtype=np.float64) for a in (n, c, k))
     if np.any((c < 0) | (c > n) | (k < 1) | (k > n)):
         raise InputError(f"pass@k: expected 0 ≤ c ≤ n and 1 ≤ k ≤ n, got n={n}, c={c}, k={k}")
+    from scipy.special import gammaln  # which every run would wait for
+
     wrong = n - c
     missing = np.minimum(k, wrong)  # keeps the logarithms finite where the answer is 1
     log_miss = (gammaln(wrong + 1) - gammaln(wrong - missing + 1)) - (gammaln(n + 1) - gammaln(n - k + 1))
@@ -279,6 +280,8 @@ def mbr_at_k(
 
 def subset_share(n: int, k: int) -> Floats:
     """C(m, k) / C(n, k) for m = 0 … n, [n + 1]: the share of k-subsets that lie within m given samples."""
+    from scipy.special import gammaln  # which every run would wait for
+
     m = np.arange(n + 1, dtype=np.float64)
     inside = np.maximum(m - k, 0.0)
     log_share = (gammaln(m + 1) - gammaln(inside + 1)) - (gammaln(n + 1) - gammaln(n - k + 1))

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import betainc, gammainc, gammainccinv, gammaincinv, gammaln
 
 from metagen.border import checked
 from metagen.parts import part
@@ -60,6 +59,8 @@ class Dirichlet(StoppingRule):
 
 def beta_confidence(first: Floats, second: Floats) -> Floats:
     """P(θ > ½), θ ~ Beta(v₁ + 1, v₂ + 1), for the counts of two leaders: arrays of one shape."""
+    from scipy.special import betainc  # which every run would wait for
+
     return np.asarray(betainc(np.asarray(second) + 1.0, np.asarray(first) + 1.0, 0.5))
 
 
@@ -70,6 +71,8 @@ def dirichlet_confidence(counts: tuple[float, ...]) -> float:
     θ is a vector of independent gamma variables over their sum, so the probability is one integral,
     ∫ g₁(x) Π_{i>1} G_i(x) dx, over the density g and the distribution functions G; by quadrature, to about 1e-12.
     """
+    from scipy.special import gammainc, gammainccinv, gammaincinv, gammaln  # which every run would wait for
+
     first, *others = (*counts, *[0.0] * (2 - len(counts)))
     shape = first + 1.0
     low, high = float(gammaincinv(shape, TAIL)), float(gammainccinv(shape, TAIL))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln
 
 from metagen.border import Part, checked
 from metagen.values import Certainty, Count
@@ -134,6 +133,8 @@ class Predictive(StoppingRule):
 
 def predictive_confidence(first: Floats, second: Floats, left: int) -> Floats:
     """P(v₁ + X > v₂ + r − X) + ½ P(=), X ~ BetaBin(r, v₁ + 1, v₂ + 1): arrays of counts of one shape, and r."""
+    from scipy.special import betaln  # which every run would wait for
+
     first, second = np.asarray(first, float), np.asarray(second, float)
     # Few pairs of counts differ, however many rows there are.
     pairs, which = np.unique(np.stack([first.ravel(), second.ravel()], 1), axis=0, return_inverse=True)

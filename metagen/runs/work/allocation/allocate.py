@@ -20,7 +20,6 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metagen.analysis.stopping import running_vote
 from metagen.errors import InputError
 from metagen.generators.base import is_count
 from metagen.strategies.adaptive.by_difficulty import PREDICTORS
@@ -83,6 +82,8 @@ class Difficulty:
         order = order.reshape(-1, size)
         pools = (np.tile(array, (orders, 1)) for array in (classes, correct, heavy))
         classes, correct, heavy = (np.take_along_axis(pool, order, axis=1) for pool in pools)
+        from metagen.analysis.stopping import running_vote  # it needs scipy, which every run would wait for
+
         accuracy = np.pad(running_vote(classes, correct, heavy), ((0, 0), (1, 0)))
         values = PREDICTORS[predictor](classes[:, :first], heavy[:, :first])
         edges = quantiles(values, groups)
