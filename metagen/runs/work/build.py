@@ -345,8 +345,10 @@ def _pool(
 
     takes, pool = registry.parameters("engines", spec.kind), executor.pool(name)
     options = {part: value for part, value in parts.items() if part in takes} | spec.options()
+    # Who asks the replicas of another process makes no engine, and need not wait for torch.
+    make = (registry.declaration if "roster" in more else registry.find)("engines", spec.kind)
     return RayPool(
-        registry.find("engines", spec.kind),
+        make,
         options,
         replicas=pool.replicas,
         address=executor.address,

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from metagen.journal import SQLiteJournal
 from metagen.runs.directory import RunDirectory
-from tests.generators.ray.test_runs import _rows, command, results, run_here, run_unreported
+from tests.generators.ray.test_runs import _rows, command, results, run_unreported
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster", "lean_figures")]
 #: The second strategy asks for as much as its answers make it.
@@ -44,6 +43,17 @@ grid: {{{{}}}}
 executor: {{executor}}
 allocation: {{{{total: {{{{generated: {TOTAL}}}}}}}}}
 """
+#: Without torch, which every replica would wait for. Without a total: what a lost replica may have done
+#: is charged to it.
+PLAIN = """
+name: plain
+task: {{kind: "metagen_toy:ToyTask", count: 4}}
+engines: {{small: {{kind: "metagen_toy:Letters", delay: 0.03}}}}
+generators: {{small: {{engine: small, max_tokens: 30}}}}
+strategies: {{adaptive: {{kind: adaptive_consistency, n: 8, batch: 2}}}}
+grid: {{}}
+executor: {executor}
+"""
 
 
 @pytest.fixture
@@ -59,66 +69,41 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return written
 
 
-def drivers() -> list[int]:
-    """Processes of drivers on this machine."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if path.read_bytes().startswith(b"ray::Driver"):
-                found.append(int(path.parent.name))
-    return found
-
-
-def killed(run: Path, file: Path, rows: int, what: str, until: Callable[..., None]) -> subprocess.Popen[str]:
-    """A run in which, after so many records, the head or one of the drivers is killed."""
-    head = subprocess.Popen(
-        command(file, run),
-        start_new_session=True,
-        text=True,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    until(lambda: head.poll() is not None or _rows(run) >= rows, 300)
-    assert head.poll() is None, "it waits at the gate"
-    if what == "head":
-        os.killpg(head.pid, signal.SIGKILL)
-    else:
-        os.kill(drivers()[0], signal.SIGKILL)
-    return head
-
-
-def test_shards_change_no_result_and_outlive_their_drivers(
+def test_shards_change_no_result_and_outlive_their_head(
     write: Callable[..., Path], tmp_path: Path, until: Callable[..., None]
 ) -> None:
-    alone, lost, resumed = (tmp_path / name for name in ("alone", "lost", "resumed"))
+    """Another number of drivers goes on with what those before have recorded, whoever had it."""
+    alone, resumed = tmp_path / "alone", tmp_path / "resumed"
     gate = tmp_path / "gate"
     gate.touch()
     run_unreported(write("local"), alone)
     gate.unlink()
 
-    two = write("{kind: ray, concurrency: 4, replicas: 2, shards: 2}")
-    with killed(lost, two, 8, "driver", until) as head:
-        gate.touch()
-        _, said = head.communicate(timeout=600)
-    assert head.returncode == 0, said
-    assert results(lost) == results(alone) and _rows(lost) == _rows(alone)
-    assert not (lost / "shards").exists() and not list(lost.glob("*.part"))
-    state = RunDirectory(lost).state()
-    assert (state.status, state.problems, state.failures) == ("complete", 12, ())
-    assert state.samples == RunDirectory(alone).state().samples
-    assert sorted(set(pq.read_table(lost / "problems.parquet")["place"].to_pylist())) == list(range(12))
-
-    gate.unlink()
-    with killed(resumed, two, 8, "head", until) as head:
-        head.communicate()
+    two = write("{kind: ray, concurrency: 4, shards: 2}")
+    head = subprocess.Popen(
+        command(two, resumed), start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    with head:
+        until(lambda: head.poll() is not None or _rows(resumed) >= 8, 300)
+        assert head.poll() is None, "it waits at the gate"
+        os.killpg(head.pid, signal.SIGKILL)
     gate.touch()
     before = _rows(resumed)
-    # Another number of drivers goes on with what those before have recorded, whoever had it.
-    said = run_here(write("{kind: ray, concurrency: 4, shards: 3}"), resumed)
-    assert "Traceback" not in said
+    run_unreported(write("{kind: ray, concurrency: 4, shards: 3}"), resumed)
     assert results(resumed) == results(alone) and _rows(resumed) == _rows(alone) > before
+    assert is_whole(resumed, alone, 12)
     state = RunDirectory(resumed).state()
     assert 0 < state.recorded < state.samples
+
+
+def is_whole(run: Path, alone: Path, problems: int) -> bool:
+    """Whether nothing is left of the parts of a run, and nothing tells it from that of one driver."""
+    state = RunDirectory(run).state()
+    assert not (run / "shards").exists() and not list(run.glob("*.part"))
+    assert (state.status, state.problems, state.failures) == ("complete", problems, ())
+    assert state.samples == RunDirectory(alone).state().samples
+    places = pq.read_table(run / "problems.parquet")["place"].to_pylist()
+    return sorted(set(places)) == list(range(problems))
 
 
 def actors_alive(kind: str) -> list[dict[str, Any]]:
@@ -128,39 +113,37 @@ def actors_alive(kind: str) -> list[dict[str, Any]]:
     return [one for one in actors().values() if one["ActorClassName"] == kind and one["State"] != "DEAD"]
 
 
-#: Without a total: what a lost replica may have done is charged to it.
-PLAIN = MODEL.partition("allocation:")[0]
-
-
 @pytest.mark.parametrize(
-    ("text", "lost"),
-    [(MODEL, ()), (MODEL, ("Driver",)), (PLAIN, ("Replica",))],
-    ids=["none", "driver", "replica"],
+    ("text", "shards", "lost"), [(MODEL, 3, "Driver"), (PLAIN, 2, "Replica")], ids=["driver", "replica"]
 )
 def test_drivers_share_replicas_and_a_total_is_kept_whoever_is_killed(
-    write: Callable[..., Path], tmp_path: Path, until: Callable[..., None], text: str, lost: tuple[str, ...]
+    write: Callable[..., Path], tmp_path: Path, until: Callable[..., None], text: str, shards: int, lost: str
 ) -> None:
-    """Three drivers, two replicas: who is killed costs nobody else's work."""
+    """Drivers of two replicas: who is killed costs nobody else's work."""
     alone, sharded = tmp_path / "alone", tmp_path / "sharded"
     run_unreported(write("local", text), alone)
-    seen, over = set[str](), Event()
+    seen, heavy, killed, over = set[str](), list[bool](), list[int](), Event()
 
     def watch() -> None:
-        waiting = list(lost)
         while not over.wait(0.05):
             seen.update(one["ActorID"] for one in actors_alive("Replica"))
-            if waiting and _recorded(sharded):
-                os.kill(actors_alive(waiting.pop())[0]["Pid"], signal.SIGKILL)
+            if not killed and _recorded(sharded):
+                maps = (Path(f"/proc/{one['Pid']}/maps").read_text() for one in actors_alive("Driver"))
+                heavy.extend("torch" in one for one in maps)
+                killed.append(actors_alive(lost)[0]["Pid"])
+                os.kill(killed[0], signal.SIGKILL)
 
     watching = Thread(target=watch, daemon=True)
     watching.start()
-    run_here(write("{kind: ray, replicas: 2, shards: 3}", text), sharded)
+    run_unreported(write(f"{{kind: ray, replicas: 2, shards: {shards}}}", text), sharded)
     over.set()
     watching.join(60)
+    assert killed and is_whole(sharded, alone, 4)
+    assert heavy and not any(heavy), "drivers make no engine, and need no torch"
     assert _spent(alone) == _spent(sharded)
     assert text == PLAIN or _spent(alone) <= TOTAL
-    assert results(alone) == results(sharded)
-    assert len(seen) <= 3 if lost == ("Replica",) else len(seen) == 2, "one set of replicas for all drivers"
+    assert results(alone) == results(sharded) and _rows(alone) == _rows(sharded)
+    assert len(seen) <= 3 if lost == "Replica" else len(seen) == 2, "one set of replicas for all drivers"
     until(lambda: not actors_alive("Replica") and not actors_alive("Driver"))
 
 
@@ -168,7 +151,7 @@ def test_no_replica_outlives_a_head_that_is_killed(
     write: Callable[..., Path], tmp_path: Path, until: Callable[..., None]
 ) -> None:
     run = tmp_path / "run"
-    file = write("{kind: ray, replicas: 2, shards: 2}", MODEL)
+    file = write("{kind: ray, replicas: 2, shards: 2}", PLAIN)
     with subprocess.Popen(command(file, run), start_new_session=True, stderr=subprocess.DEVNULL) as head:
         until(lambda: head.poll() is not None or _recorded(run), 300)
         assert head.poll() is None and len(actors_alive("Replica")) == 2
@@ -177,17 +160,17 @@ def test_no_replica_outlives_a_head_that_is_killed(
 
 
 def test_shards_and_one_driver_share_a_cache(write: Callable[..., Path], tmp_path: Path) -> None:
+    """Each run finds what the one before it was asked, and is asked for more problems."""
     (tmp_path / "gate").touch()
-    shared = f"cache: {tmp_path / 'shared'}\n"
-    for name, executor in (
-        ("first", "{kind: ray, replicas: 2, shards: 2}"),
-        ("shards", "{kind: ray, replicas: 2, shards: 2}"),
-        ("local", "local"),
+    text = TOY + f"cache: {tmp_path / 'shared'}\n"
+    runs = [tmp_path / name for name in ("half", "shards", "local")]
+    for run, count, executor in zip(
+        runs, (6, 12, 12), ("local", "{kind: ray, shards: 2}", "local"), strict=True
     ):
-        run_unreported(write(executor, TOY + shared), tmp_path / name)
-    states = [RunDirectory(tmp_path / name).state() for name in ("first", "shards", "local")]
-    assert states[0].cached == 0 and states[1].cached == states[2].cached == _rows(tmp_path / "first")
-    assert results(tmp_path / "first") == results(tmp_path / "shards") == results(tmp_path / "local")
+        run_unreported(write(executor, text.replace("count: 12", f"count: {count}")), run)
+    half, shards, local = (RunDirectory(run).state() for run in runs)
+    assert half.cached == 0 and 0 < shards.cached == _rows(runs[0]) < _rows(runs[1]) == local.cached
+    assert results(runs[1]) == results(runs[2])
 
 
 def _recorded(run: Path) -> bool:

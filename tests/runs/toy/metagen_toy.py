@@ -9,9 +9,13 @@ import itertools
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from metagen.errors import PromptError
+from metagen.generators.engine import Generated, GenerateRequest
+from metagen.generators.enumerable import EnumerableEngine
 from metagen.generators.function import FunctionGenerator
 from metagen.sequence import Prompt, Score, Sequence, digest
 from metagen.tasks.base import Problem, Task, check_problems
@@ -104,6 +108,28 @@ def generator(
         return f"{start} {rng.randrange(1000)}\nA:{value}" + (".0" if luck > 0.94 else "")
 
     return FunctionGenerator(function, name=f"{name} {skill}", count=len, max_tokens=24)
+
+
+class Letters(EnumerableEngine):
+    """Writes steps and answers by chance, without torch; it tells no ids, so that nobody needs its tokenizer."""
+
+    def __init__(self, *, delay: float = 0.0) -> None:
+        tokens, table = ("a", "b", "\nA:1", "\nA:2", "\nA:3", "$"), (0.45, 0.3, 0.1, 0.05, 0.05, 0.05)
+        super().__init__(tokens, lambda prompt, done: table, name="letters")
+        self._inner = EnumerableEngine(tokens, lambda prompt, done: table, name="letters", delay=delay)
+        self.tokenizer_fingerprint, self.stats = None, self._inner.stats  # type: ignore[assignment]
+
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return super().__enter__()
+
+    def render(self, prefix: Sequence) -> None:  # type: ignore[override]  # as of an engine without ids
+        return None
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        made = await self._inner.generate(request)
+        samples = tuple(replace(sample, ids=None) for sample in made.samples)
+        return replace(made, samples=samples, prefix_ids=None)
 
 
 def verifier(*, quality: float = 0.7, name: str = "judge") -> FunctionVerifier:
