@@ -13,9 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from metagen.cli import app
 from metagen.errors import ConfigError
 from metagen.journal import SQLiteJournal
 from metagen.runs.declare import schema
@@ -50,13 +48,6 @@ def command(file: Path, out: Path) -> list[str]:
     return [sys.executable, "-c", "from metagen.cli import app; app()", "run", str(file), "--out", str(out)]
 
 
-def run_here(file: Path, out: Path) -> str:
-    """A run of this process, which is connected to the cluster; what it says."""
-    done = CliRunner().invoke(app, ["run", str(file), "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def run_unreported(file: Path, out: Path) -> None:
     """A run of this process without its report, which takes longer than the work."""
     with build.open_setup(schema.load(file)) as setup:
@@ -74,7 +65,7 @@ def results(run: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_pools_change_no_result_and_a_killed_driver_resumes(
-    cluster: Any, lean_figures: Any, tmp_path: Path, until: Callable[..., None]
+    cluster: Any, tmp_path: Path, until: Callable[..., None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     alone, pooled = tmp_path / "alone", tmp_path / "pooled"
     run_unreported(write(tmp_path, "local"), alone)
@@ -83,8 +74,9 @@ def test_pools_change_no_result_and_a_killed_driver_resumes(
         until(lambda: driver.poll() is not None or _rows(pooled) > 0, 300)
         assert driver.poll() is None, "it was to be killed in the middle"
         os.killpg(driver.pid, signal.SIGKILL)
-    before = _rows(pooled)
-    said = run_here(file, pooled)
+    before, _ = _rows(pooled), capfd.readouterr()
+    run_unreported(file, pooled)
+    said = "".join(capfd.readouterr())
     assert "Traceback" not in said and "(raylet)" not in said
     assert results(pooled) == results(alone)
     assert _rows(pooled) == _rows(alone) > before
