@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -229,6 +231,27 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if _clusters and (nextitem is None or Path(__file__).parent not in nextitem.path.parents):
         with surroundings():
             _clusters.pop().shutdown()
+
+
+@pytest.fixture(scope="session")
+def orphans(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
+    """Processes of a cluster whose driver was killed, each with when it began; other tests pass while they end.
+
+    Ray's agents first try for a minute to tell the control service, which has ended too.
+    """
+    from tests.generators.ray.test_cluster import SCRIPT, born, descendants, environment
+
+    if sys.platform != "linux":
+        return set()
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=environment(tmp_path_factory.mktemp("killed")),
+    ) as driver:  # fmt: skip
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "ready\n"
+        family = {(pid, born(pid)) for pid in descendants(driver.pid) - {driver.pid}}
+        driver.send_signal(signal.SIGKILL)
+    return family
 
 
 @pytest.fixture

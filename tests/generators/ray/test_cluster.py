@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
+#: What they come to is looked at in `test_ended.py`, when they have had their time.
+pytestmark = pytest.mark.usefixtures("orphans")
 
 
 #: One cluster at a time.
@@ -80,26 +81,6 @@ def alone(name: str) -> bool:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Without what the tests or their machine say of Ray."""
     return {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(home)} | more
-
-
-@pytest.fixture(scope="module", autouse=True)
-def orphans(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
-    """Processes of a cluster whose driver is killed before the tests of this file, which pass while they end.
-
-    Ray's agents first try for a while to reach the control service, which has ended too: a minute by default.
-    """
-    if sys.platform != "linux":
-        return set()
-    home = tmp_path_factory.mktemp("killed")
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=environment(home, RAY_gcs_rpc_server_reconnect_timeout_s="5"),
-    ) as driver:  # fmt: skip
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "ready\n"
-        family = {(pid, born(pid)) for pid in descendants(driver.pid) - {driver.pid}}
-        driver.send_signal(signal.SIGKILL)
-    return family
 
 
 @pytest.mark.slow
@@ -190,14 +171,3 @@ def test_a_cluster_without_a_token_can_be_joined_after_one_with_a_token(
         finally:
             head.communicate("\n")
     assert driver.stdout == "ready\n" * 2, driver.stderr
-
-
-# The last one: see `orphans`.
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc, which only Linux has")
-def test_it_ends_with_a_driver_that_is_killed(orphans: set[tuple[int, str]]) -> None:
-    assert len(orphans) > 3
-    end = time.monotonic() + 180
-    while left := [pid for pid, since in orphans if born(pid) == since and Path(f"/proc/{pid}/exe").exists()]:
-        assert time.monotonic() < end, f"{left} outlived their driver"
-        time.sleep(0.5)

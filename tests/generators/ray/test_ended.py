@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests.generators.ray.test_cluster import born
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("orphans")]
 PROGRAM = """
 import os, signal, sys, threading, time
 from pathlib import Path
@@ -63,3 +67,13 @@ def test_a_pool_hears_that_ray_has_ended_and_solve_works_in_an_actor(what: str) 
     told = ("Ray's raylet on this machine has ended", "Ray counts this machine's node as dead")
     assert any(words in done.stdout for words in told), done.stdout + done.stderr[-2000:]
     assert "`metagen resume DIRECTORY` goes on" in done.stdout
+
+
+# The last one: see `orphans`.
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc, which only Linux has")
+def test_a_cluster_ends_with_a_driver_that_is_killed(orphans: set[tuple[int, str]]) -> None:
+    assert len(orphans) > 3
+    end = time.monotonic() + 180
+    while left := [pid for pid, since in orphans if born(pid) == since and Path(f"/proc/{pid}/exe").exists()]:
+        assert time.monotonic() < end, f"{left} outlived their driver"
+        time.sleep(0.2)
