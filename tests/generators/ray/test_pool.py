@@ -111,7 +111,7 @@ def lasting(
     Replicas take longer to start than most tests: those that ask nothing of how a pool is made use this one.
     """
     place = tmp_path_factory.mktemp("troubles")
-    with pools(place)(policy=QUICK) as pool:
+    with pools(place)(policy=QUICK, max_context=100) as pool:
         yield pool, place
 
 
@@ -260,36 +260,37 @@ def test_with_no_replica_left_the_error_names_what_each_died_of(make: Make, trou
             asyncio.run(pool.generate(request(2)))
 
 
-def test_errors_of_a_request_are_the_callers(make: Make) -> None:
-    with make(1, max_context=60) as pool:
+def test_errors_of_a_request_are_the_callers(lasting: tuple[RayPool, Path]) -> None:
+    pool, _ = lasting
+    before = pool.stats.extra
 
-        async def ask() -> list[Any]:
-            calls = [pool.generate(request(1, most=10)), pool.generate(request(1, most=100))]
-            return await asyncio.gather(*calls, return_exceptions=True)
+    async def ask() -> list[Any]:
+        calls = [pool.generate(request(1, most=10)), pool.generate(request(1, most=100))]
+        return await asyncio.gather(*calls, return_exceptions=True)
 
-        answer, error = asyncio.run(ask())
-        assert isinstance(answer, Generated)
-        assert isinstance(error, PromptError)
-        assert "exceed the context of 60 tokens" in str(error)
-        assert pool.stats.extra["failed_attempts"] == 0
+    answer, error = asyncio.run(ask())
+    assert isinstance(answer, Generated)
+    assert isinstance(error, PromptError)
+    assert "exceed the context of 100 tokens" in str(error)
+    assert pool.stats.extra == before
 
 
-def test_cancelling_reaches_the_engine(make: Make, until: Until) -> None:
-    with make(1, delay=0.1) as pool:
-        asked = request(1, n=16)
+def test_cancelling_reaches_the_engine(lasting: tuple[RayPool, Path], until: Until) -> None:
+    asked, (pool, _) = request(1, n=16), lasting
+    before = pool.stats.aborted_tokens
 
-        async def cancelled() -> None:
-            task = asyncio.create_task(pool.generate(asked))
-            while not asked.ended:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+    async def cancelled() -> None:
+        task = asyncio.create_task(pool.generate(asked))
+        while not asked.ended:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
-        asyncio.run(cancelled())
-        until(lambda: pool.stats.aborted_tokens > 0)
-        whole = asyncio.run(pool.generate(request(1, n=16)))
-        assert all(whole.samples[i] == sample for i, sample in asked.ended.items())
+    asyncio.run(cancelled())
+    until(lambda: pool.stats.aborted_tokens > before)
+    whole = asyncio.run(pool.generate(request(1, n=16)))
+    assert all(whole.samples[i] == sample for i, sample in asked.ended.items())
 
 
 def test_what_an_engine_raises_when_it_opens_is_raised(make: Make) -> None:
