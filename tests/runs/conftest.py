@@ -1,11 +1,15 @@
 """Toy experiments and a toy study of sums, of parts that another package would bring; a small run."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from metagen.runs.declare import schema
+from metagen.runs import study as studies
+from metagen.runs.curves.study import StudyResult
+from metagen.runs.declare import schema, study_schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 
@@ -151,6 +155,35 @@ def study_file(study_experiment_file: Callable[..., Path]) -> Callable[..., Path
         return study_experiment_file(count=count, n=n, more=study)
 
     return write
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The toy study as `study_file` writes it, run to its end; nobody may change its directory."""
+
+    root: Path
+    result: StudyResult
+    #: Samples that it took, as those of `calls`.
+    calls: list[str]
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Run once: most tests of studies look at one that is finished, or go on with a copy of it."""
+    folder = tmp_path_factory.mktemp("finished")
+    file, log = folder / "sums.yaml", folder / "calls.log"
+    file.write_text(MORE.format(count=6, n="[1, 2, 8]") + STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOY))
+        patch.setenv("TOY_LOG", str(log))
+        result = studies.run(study_schema.load(file), folder / "study")
+    return Finished(folder / "study", result, log.read_text().splitlines())
+
+
+@pytest.fixture
+def copied_study(finished: Finished, tmp_path: Path) -> Path:
+    """The directory of a finished toy study, which may be changed."""
+    return shutil.copytree(finished.root, tmp_path / "study")
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,12 @@
 """Running a study: roles as ordinary runs, settings frozen once, and nothing paid for twice."""
 
+import cProfile
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,22 @@ from metagen.runs.work import build
 from metagen.runs.work.unfinished import problems_of
 from metagen.sequence import Prompt
 from metagen.tasks.base import Problem
+from tests.runs.conftest import Finished
 
 Write = Callable[..., Path]
 Calls = Callable[[], list[str]]
+
+
+#: Nothing is chosen, and there are few samples.
+LITTLE = "study:\n  budgets: {samples: [2]}\n  limit: {n: 9, seed: 1}\n"
 
 
 def play(file: Path, root: Path, *sets: str) -> StudyResult:
     return studies.run(schema.load(file, sets=sets), root)
 
 
-def test_a_study_is_ordinary_runs_and_their_curves(study_file: Write, tmp_path: Path) -> None:
-    result = play(study_file(), tmp_path / "study")
-    directory = find(tmp_path / "study")
+def test_a_study_is_ordinary_runs_and_their_curves(finished: Finished) -> None:
+    result, directory = finished.result, find(finished.root)
     assert isinstance(directory, StudyDirectory)
     for role, problems in (
         ("development", 4),
@@ -64,9 +68,9 @@ def test_a_study_is_ordinary_runs_and_their_curves(study_file: Write, tmp_path: 
     assert [c.name for c in again.curves] == [c.name for c in result.curves]
 
 
-def test_curves_and_votes_are_of_the_frozen_generator(study_file: Write, tmp_path: Path) -> None:
+def test_curves_and_votes_are_of_the_frozen_generator(finished: Finished) -> None:
     """A better generator is a setting of the majority vote: its curve is that generator's, the single sample's not."""
-    result = play(study_file(), tmp_path / "study")
+    result = finished.result
     tuned = {(t.model, t.strategy): t for t in result.tuned}
     assert tuned["small", "majority"].chosen == "generator.skill=0.9"
     assert tuned["small", "majority"].problems == 4
@@ -82,45 +86,38 @@ def test_curves_and_votes_are_of_the_frozen_generator(study_file: Write, tmp_pat
 
 
 def test_running_again_makes_nothing_and_an_extension_only_what_is_new(
-    study_file: Write, tmp_path: Path, calls: Calls
+    study_file: Write, copied_study: Path, finished: Finished, calls: Calls
 ) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root)
-    first = calls()
+    file, root = study_file(), copied_study
     made = (root / "frozen.yaml").read_text()
     play(file, root)
-    assert calls() == first
+    assert finished.calls and not calls()
     # Larger n: for every generator of the test the samples behind those that it has.
     result = play(file, root, "grid.n=[1, 2, 8, 12]")
-    new = calls()[len(first) :]
+    new = calls()
     generators = len({v.generator for v in result.votes if v.role == "test"})
     assert all(int(line.split()[2]) >= 8 for line in new) and len(new) == generators * 6 * 4
     assert result.curve("small", "weighted").ns.tolist() == [1, 2, 8, 12]
     assert (root / "frozen.yaml").read_text() == made
 
 
-def test_one_more_model_pays_for_itself_alone(study_file: Write, tmp_path: Path, calls: Calls) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root, "grid.generators=[small]")
-    first = calls()
-    assert not any(line.startswith("large") for line in first)
-    result = play(file, root)
-    assert all(line.startswith("large") for line in calls()[len(first) :])
-    assert {m.name for m in result.models} == {"small", "large"}
+def test_one_more_model_pays_for_itself_alone(study_file: Write, copied_study: Path, calls: Calls) -> None:
+    third = "generators.third={kind: 'metagen_toy:generator', skill: 0.6, name: third}"
+    result = play(study_file(), copied_study, third)
+    assert calls() and all(line.startswith("third") for line in calls())
+    assert {m.name for m in result.models} == {"small", "large", "third"}
 
 
-def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write, tmp_path: Path) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root)
+def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write, copied_study: Path) -> None:
+    file, root = study_file(), copied_study
     began: list[str] = []
     study = schema.load(file, sets=["strategies.second={kind: sample}"])
     assert "large/second" in {c.name for c in studies.run(study, root, begins=began.append).curves}
     assert began == ["test"]
 
 
-def test_settings_once_frozen_are_read(study_file: Write, tmp_path: Path) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root)
+def test_settings_once_frozen_are_read(study_file: Write, copied_study: Path) -> None:
+    file, root = study_file(), copied_study
     study, directory = schema.load(file), StudyDirectory(root)
     chosen = tune.read(directory, study)
     swapped = {
@@ -166,21 +163,19 @@ def test_settings_hold_for_what_they_were_chosen_from(
 
 
 def test_settings_of_another_digest_are_chosen_anew_and_nothing_is_paid_for(
-    study_file: Write, tmp_path: Path, calls: Calls
+    study_file: Write, copied_study: Path, calls: Calls
 ) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root)
-    first, made = calls(), (root / "frozen.yaml").read_text()
+    file, root = study_file(), copied_study
+    made = (root / "frozen.yaml").read_text()
     (root / "frozen.yaml").write_text(re.sub(r"digest: \S+", "digest: before", made))
     with pytest.raises(InputError, match=r"no setting of small/\w+ is chosen yet .* metagen resume"):
         report.again(StudyDirectory(root))
     play(file, root)
-    assert calls() == first and (root / "frozen.yaml").read_text() == made
+    assert not calls() and (root / "frozen.yaml").read_text() == made
 
 
-def test_settings_of_a_model_that_is_left_out_are_kept(study_file: Write, tmp_path: Path) -> None:
-    file, root = study_file(), tmp_path / "study"
-    play(file, root)
+def test_settings_of_a_model_that_is_left_out_are_kept(study_file: Write, copied_study: Path) -> None:
+    file, root = study_file(), copied_study
     kept = tune.read(StudyDirectory(root), schema.load(file))["large", "soft"]
     play(file, root, "grid.generators=[small]", "strategies.best.verifier=weak")
     assert tune.read(StudyDirectory(root), schema.load(file))["large", "soft"] == kept
@@ -251,8 +246,10 @@ def test_a_role_that_has_no_end_is_told_of_its_own_problems(study_file: Write, t
 
 
 def test_a_share_divides_the_problems(study_file: Write, tmp_path: Path) -> None:
-    sets = ["study.development.task=null", "study.development.share=0.4"]
-    result = play(study_file(count=12), tmp_path / "study", *sets)
+    settings = "{majority: [{}, {generator.skill: 0.9}]}"
+    share = f"  development: {{share: 0.4, trials: 2, n: 4, settings: {settings}}}\n"
+    sets = ("grid.generators=[small]", "grid.strategies=[single, majority]")
+    result = play(study_file(count=12, study=LITTLE + share), tmp_path / "study", *sets)
     directory = StudyDirectory(tmp_path / "study")
     held, seen, limited = (
         set(read(directory.role(role).table("problems"))["problem"].to_pylist())
@@ -265,10 +262,10 @@ def test_a_share_divides_the_problems(study_file: Write, tmp_path: Path) -> None
     assert f"metagen study {directory.study}" in page and "metagen run experiment.yaml" not in page
 
 
-def test_an_interrupted_study_goes_on(study_file: Write, tmp_path: Path, calls: Calls) -> None:
-    file, whole, root = study_file(), tmp_path / "whole", tmp_path / "study"
-    play(file, whole)
-    wanted = sorted(calls())
+def test_an_interrupted_study_goes_on(
+    study_file: Write, finished: Finished, tmp_path: Path, calls: Calls
+) -> None:
+    file, root = study_file(), tmp_path / "study"
 
     def stop(role: str) -> None:
         if role == "limit":
@@ -281,7 +278,7 @@ def test_an_interrupted_study_goes_on(study_file: Write, tmp_path: Path, calls: 
     began: list[str] = []
     studies.run(schema.load(file), root, begins=began.append)
     assert began == ["limit", "splitting", "temperature"]
-    assert sorted(calls()) == sorted(wanted * 2)
+    assert sorted(calls()) == sorted(finished.calls)
 
 
 def test_a_study_that_is_not_tuned_yet_says_how_to_go_on(study_file: Write, tmp_path: Path) -> None:
@@ -298,25 +295,25 @@ def test_a_study_that_is_not_tuned_yet_says_how_to_go_on(study_file: Write, tmp_
         report.again(StudyDirectory(root))
 
 
-def test_another_seed_is_refused_and_changes_nothing(study_file: Write, tmp_path: Path) -> None:
-    file, root = study_file(study=""), tmp_path / "study"
-    play(file, root)
+def test_another_seed_is_refused_and_changes_nothing(study_file: Write, copied_study: Path) -> None:
+    file, root = study_file(), copied_study
     before = (root / "study.yaml").read_text()
     with pytest.raises(InputError, match="holds a study with seed 3, and this one's is 4"):
         play(file, root, "seed=4")
     assert (root / "study.yaml").read_text() == before
 
 
-def test_other_seeds_of_a_role_are_refused_and_the_study_stays_one(study_file: Write, tmp_path: Path) -> None:
-    file, root = study_file(study="study: {limit: {n: 16, seed: 1}}"), tmp_path / "study"
-    first = play(file, root)
+def test_other_seeds_of_a_role_are_refused_and_the_study_stays_one(
+    study_file: Write, copied_study: Path, finished: Finished
+) -> None:
+    file, root = study_file(), copied_study
     before = (root / "study.yaml").read_text()
     with pytest.raises(
         InputError, match="other data or seeds than this one, and was left as it was: give another"
     ):
         play(file, root, "study.limit.seed=2")
     assert (root / "study.yaml").read_text() == before
-    assert play(file, root).curves[0].accuracy.tolist() == first.curves[0].accuracy.tolist()
+    assert play(file, root).curves[0].accuracy.tolist() == finished.result.curves[0].accuracy.tolist()
 
 
 def test_limits_of_a_problem_hold_in_the_test_and_pools_of_limits_have_none(
@@ -370,12 +367,11 @@ def test_temperatures_may_be_tried_on_the_problems_of_the_test(
     )
 
 
-def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, tmp_path: Path) -> None:
-    play(study_file(), tmp_path / "study")
-    study = schema.load(study_file())
-    found = studies.extras(StudyDirectory(tmp_path / "study"), study)
+def test_splitting_and_temperature_have_results_of_their_own(study_file: Write, finished: Finished) -> None:
+    study, directory = schema.load(study_file()), StudyDirectory(finished.root)
+    found = studies.extras(directory, study)
     fewer = schema.load(study_file(), sets=["study.splitting=null"])
-    assert list(studies.extras(StudyDirectory(tmp_path / "study"), fewer)) == ["temperature"]
+    assert list(studies.extras(directory, fewer)) == ["temperature"]
     split, warm = found["splitting"], found["temperature"]
     assert {(c.strategy, c.verifier) for c in split.curves} == {
         ("split-majority", None), ("split-1", "weak"), ("split-2", "judge"),
@@ -398,7 +394,9 @@ def test_what_each_role_would_take(study_file: Write, tmp_path: Path, calls: Cal
 def test_results_are_collected_again_only_where_something_changed(
     study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = play(study_file(), tmp_path / "study")
+    # Of two strategies of one model: the report is written many times.
+    sets = ("grid.generators=[small]", "grid.strategies=[single, weighted]")
+    result = play(study_file(study=LITTLE, n="[1, 2]"), tmp_path / "study", *sets)
     directory = StudyDirectory(tmp_path / "study")
     study = schema.load(directory.study)
     collected: list[str] = []
@@ -435,14 +433,14 @@ def test_results_are_collected_again_only_where_something_changed(
 
 
 def test_a_change_of_drawing_collects_nothing_again_and_one_of_collecting_does(
-    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_file: Write, copied_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "metagen"
     shutil.copytree(Path(metagen.__file__).parent, package, ignore=lambda at, names: {"generators", "tasks"})
     monkeypatch.setattr(metagen, "__file__", str(package / "__init__.py"))
-    play(study_file(), tmp_path / "study")
-    directory = StudyDirectory(tmp_path / "study")
-    study, saved = schema.load(directory.study), directory.root / studies.COLLECTED
+    directory, study = StudyDirectory(copied_study), schema.load(study_file())
+    studies.results(directory, study)
+    saved = directory.root / studies.COLLECTED
 
     def collects_again(changed: str) -> bool:
         with (package / changed).open("a", encoding="utf-8") as code:
@@ -461,30 +459,23 @@ def test_a_change_of_drawing_collects_nothing_again_and_one_of_collecting_does(
     assert all(map(collects_again, ("runs/curves/reading.py", "analysis/estimators.py", "cost.py")))
 
 
-def test_collecting_runs_no_code_that_its_digest_leaves_out(study_file: Write, tmp_path: Path) -> None:
-    play(study_file(), tmp_path / "study")
-    directory, ran = StudyDirectory(tmp_path / "study"), set()
-
-    def note(frame: FrameType, event: str, arg: object) -> None:
-        if frame.f_code.co_name != "<module>":
-            ran.add(Path(frame.f_code.co_filename))
-
-    sys.setprofile(note)
-    try:
-        studies.collect_results(directory, schema.load(directory.study))
-    finally:
-        sys.setprofile(None)
+def test_collecting_runs_no_code_that_its_digest_leaves_out(study_file: Write, copied_study: Path) -> None:
+    directory, study = StudyDirectory(copied_study), schema.load(study_file())
+    # It notes every call, as a function for `sys.setprofile` would in ten times the time.
+    with cProfile.Profile(builtins=False) as profile:
+        studies.collect_results(directory, study)
+    codes = [one.code for one in profile.getstats() if isinstance(one.code, CodeType)]
+    ran = {Path(code.co_filename) for code in codes if code.co_name != "<module>"}
     root = Path(metagen.__file__).parent
     ours = {path for part in ("analysis", "runs") for path in ran & set((root / part).rglob("*.py"))}
     assert root / "runs" / "curves" / "reading.py" in ours and ours <= set(collect.code_files())
 
 
 def test_results_that_were_half_saved_are_collected_again(
-    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_file: Write, copied_study: Path, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill between the results and the digest of what they are made of, and then the file as it was before."""
-    file, root = study_file(), tmp_path / "study"
-    first, write = play(file, root), RunDirectory.write
+    file, root, write = study_file(), copied_study, RunDirectory.write
 
     def stop(self: RunDirectory, name: str, text: str) -> None:
         if name == studies.COLLECTED:
@@ -495,4 +486,4 @@ def test_results_that_were_half_saved_are_collected_again(
     with pytest.raises(KeyboardInterrupt):
         play(file, root, "study.budgets={samples: [4]}")
     monkeypatch.undo()
-    assert play(file, root).budgets == first.budgets
+    assert play(file, root).budgets == finished.result.budgets
