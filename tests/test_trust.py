@@ -62,12 +62,33 @@ class Place:
         path.write_text(EXPERIMENT.format(kind=kind, mark=self.shell))
         return path
 
-    def metagen(self, *args: str, path: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def process(self, *args: str, path: str = "") -> subprocess.CompletedProcess[str]:
+        """The command as people start it, with `path` on Python's."""
         known = {name: value for name, value in os.environ.items() if name != trust.VARIABLE}
         return subprocess.run(
             [sys.executable, "-m", "metagen.cli", *args], cwd=self.home, capture_output=True, text=True,
-            env={**known, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}", **env}, timeout=300, check=False,
+            env={**known, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}"}, timeout=300, check=False,
         )  # fmt: skip
+
+    def metagen(self, *args: str, path: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        """As `process`, but here, in a hundredth of the time; what it imports is forgotten afterwards."""
+        before = set(sys.modules)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.home)
+            for folder in (path, "") if path else ("",):
+                patch.syspath_prepend(folder)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            try:
+                done = CliRunner().invoke(app, list(args))
+            finally:
+                for name in set(sys.modules) - before:
+                    file = getattr(sys.modules[name], "__file__", None) or ""
+                    if Path(file).is_relative_to(self.home.parent):
+                        del sys.modules[name]
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
 
     @property
     def ran(self) -> bool:
@@ -78,6 +99,11 @@ class Place:
 def careful(monkeypatch: pytest.MonkeyPatch) -> None:
     """As people run it."""
     monkeypatch.delenv(trust.VARIABLE)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lean(lean_figures: list[str]) -> None:
+    """Runs write figures, at which nobody looks here."""
 
 
 @pytest.fixture
@@ -117,7 +143,7 @@ def test_no_command_runs_what_a_file_asks_for(place: Place, command: list[str]) 
 
 def test_a_module_beside_a_file_from_elsewhere_is_not_imported(place: Place) -> None:
     place.module(place.mail)
-    done = place.metagen(
+    done = place.process(
         "run", str(place.file(place.mail, "own:generator")), "--dry-run", path=str(place.mail)
     )
     assert done.returncode == 2
@@ -326,5 +352,6 @@ def test_a_user_who_trusts_nothing_can_look_at_every_example(
     monkeypatch.delenv("METAGEN_TRUST", raising=False)
     monkeypatch.chdir(ROOT)
     command = "study" if "\nstudy:" in file.read_text("utf-8") else "run"
-    done = CliRunner().invoke(app, [command, str(file), "--dry-run"])
+    # Whose code it is does not depend on how many problems there are.
+    done = CliRunner().invoke(app, [command, str(file), "--dry-run", "--limit", "8"])
     assert done.exit_code == 0, done.output

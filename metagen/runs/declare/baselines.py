@@ -55,7 +55,7 @@ def notes(experiment: Experiment, spec: StudySpec) -> Iterator[Note]:
 def is_single_sample(experiment: Experiment, model: str, strategy: str) -> bool:
     """Whether the strategy is one sample of a model that can draw any number of them."""
     spec = experiment.generators[model]
-    independent = isinstance(spec, EngineGeneratorSpec) and spec.params.search is None
+    independent = isinstance(spec, EngineGeneratorSpec) and not spec.searches
     return independent and experiment.strategies[strategy].kind == "sample"
 
 
@@ -67,7 +67,7 @@ def _cold(experiment: Experiment, model: str) -> bool:
     """Whether the model's own samples are greedy, or are found by a search."""
     spec = experiment.generators[model]
     return isinstance(spec, EngineGeneratorSpec) and (
-        spec.params.temperature == 0 or spec.params.search is not None
+        spec.params.temperature == 0 or spec.searches
     )
 
 

@@ -311,8 +311,8 @@ class Combinations:
                     f"map it there, fields: {{scores.{verifier.score}: …}}, or leave one out of the grid",
                     value=getattr(s, "verifier", None),
                 )
-        keeps = not isinstance(g, EngineGeneratorSpec) or g.params.log_mass
-        if verifier is not None and verifier.kind == "constraint_mass" and not keeps:
+        by_mass = verifier is not None and verifier.kind == "constraint_mass"
+        if by_mass and isinstance(g, EngineGeneratorSpec) and not g.params.log_mass:
             yield self._fault(
                 (*path, "verifier"),
                 f"weighs by what masks left, which generator {generator!r} does not keep; set log_mass: true there, or "
@@ -321,7 +321,7 @@ class Combinations:
             )
 
     def _independent(self, spec: PartSpec) -> bool:
-        if isinstance(spec, EngineGeneratorSpec) and spec.params.search is not None:
+        if isinstance(spec, EngineGeneratorSpec) and spec.searches:
             return False
         if not registry.external("generators", spec.kind):
             return True

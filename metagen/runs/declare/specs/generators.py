@@ -86,6 +86,11 @@ class EngineGenerator(PartSpec):
         """As generators take them."""
         return SamplingParams(**{name: make(value) for name, value in super().options().items()})
 
+    @property
+    def searches(self) -> bool:
+        """Whether a search of the engine draws its samples jointly. It is asked often, and `params` are made anew."""
+        return getattr(self, "search", None) is not None
+
     def options(self) -> dict[str, Any]:
         return {"params": self.params}
 
