@@ -100,6 +100,19 @@ def lean_figures() -> Iterator[list[str]]:
         yield left
 
 
+@pytest.fixture
+def bare_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of runs have no figures, which take most of the time of a small run; all else of them is written.
+
+    It is for tests of what runs; figures of runs are tested in `tests/runs/page`.
+    """
+    from metagen.runs.page import bought, figure, report
+
+    monkeypatch.setattr(report, "draw", lambda state, results, directory: [])
+    monkeypatch.setattr(figure, "plots", lambda results: [])
+    monkeypatch.setattr(bought, "draw_budgets", lambda groups, x, what: ({}, ""))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file is run by one process: dealt out test by test, every process would make the fixtures of every file."""

@@ -95,15 +95,13 @@ class Place:
         return self.imported.exists() or self.called.exists() or self.shell.exists()
 
 
+pytestmark = pytest.mark.usefixtures("bare_reports")
+
+
 @pytest.fixture(autouse=True)
 def careful(monkeypatch: pytest.MonkeyPatch) -> None:
     """As people run it."""
     monkeypatch.delenv(trust.VARIABLE)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def lean(lean_figures: list[str]) -> None:
-    """Runs write figures, at which nobody looks here."""
 
 
 @pytest.fixture

@@ -153,14 +153,15 @@ class Running:
     def importable(self) -> Iterator[None]:
         """The page's files are modules, for as long as the block runs."""
         sys.path.insert(0, str(self.place))
+        before = set(sys.modules)
         try:
             yield
         finally:
             sys.path.remove(str(self.place))
             ours = [
                 name
-                for name, module in sys.modules.items()
-                if str(getattr(module, "__file__", None) or "").startswith(f"{self.place}{os.sep}")
+                for name in set(sys.modules) - before
+                if str(getattr(sys.modules[name], "__file__", None) or "").startswith(f"{self.place}{os.sep}")
             ]
             for name in ours:
                 del sys.modules[name]
@@ -318,7 +319,7 @@ KINDS: dict[str, Callable[[Running, Block], None]] = {
 }
 
 
-@pytest.mark.usefixtures("lean_figures")
+@pytest.mark.usefixtures("lean_figures", "bare_reports")
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -49,6 +49,8 @@ from metagen.verifiers.recorded import RecordedVerifier
 from metagen.verifiers.utility.chrf import ChrF
 from metagen.verifiers.utility.pruning import ConfidencePruning
 
+pytestmark = pytest.mark.usefixtures("bare_reports")
+
 FILE = """\
 name: kinds
 task: {kind: arithmetic, split: validation, levels: [1], per_level: 2}
