@@ -101,16 +101,18 @@ def lean_figures() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def bare_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare_reports() -> Iterator[pytest.MonkeyPatch]:
     """Reports of runs have no figures, which take most of the time of a small run; all else of them is written.
 
-    It is for tests of what runs; figures of runs are tested in `tests/runs/page`.
+    It is for tests of what runs; figures of runs are tested in `tests/runs/page`. A test that looks at some undoes it.
     """
     from metagen.runs.page import bought, figure, report
 
-    monkeypatch.setattr(report, "draw", lambda state, results, directory: [])
-    monkeypatch.setattr(figure, "plots", lambda results: [])
-    monkeypatch.setattr(bought, "draw_budgets", lambda groups, x, what: ({}, ""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "draw", lambda state, results, directory: [])
+        patch.setattr(figure, "plots", lambda results: [])
+        patch.setattr(bought, "draw_budgets", lambda groups, x, what: ({}, ""))
+        yield patch
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,7 +24,7 @@ from metagen.cli import app
 from metagen.cli.application import _Policy
 from metagen.generators.models import sources
 
-pytestmark = pytest.mark.usefixtures("lean_figures")
+pytestmark = pytest.mark.usefixtures("lean_figures", "bare_reports")
 
 TOY = Path(__file__).parent / "runs" / "toy"
 YAML = """\
@@ -115,7 +115,8 @@ def results(run: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-def test_run_report_and_show(place: Path) -> None:
+def test_run_report_and_show(place: Path, bare_reports: pytest.MonkeyPatch) -> None:
+    bare_reports.undo()
     code, out, _ = invoke("run", "sums.yaml")
     assert code == 0
     assert "Best:" in out

@@ -66,9 +66,7 @@ def _has(experiment: Experiment, model: str, kind: str) -> bool:
 def _cold(experiment: Experiment, model: str) -> bool:
     """Whether the model's own samples are greedy, or are found by a search."""
     spec = experiment.generators[model]
-    return isinstance(spec, EngineGeneratorSpec) and (
-        spec.params.temperature == 0 or spec.searches
-    )
+    return isinstance(spec, EngineGeneratorSpec) and (spec.params.temperature == 0 or spec.searches)
 
 
 def _decodes(experiment: Experiment, model: str, kind: str) -> bool:
