@@ -52,6 +52,19 @@ strategies:
   best-of-n: {kind: best_of_n, verifier: judge}
 grid: {n: [1, 2, 8]}
 """
+#: A study with all roles, in which one strategy is tuned.
+STUDY = """\
+study:
+  budgets: {samples: [2, 8]}
+  development:
+    task: {seed: 70, count: 4, label: dev}
+    trials: 2
+    n: 4
+    settings: {majority: [{}, {generator.skill: 0.9}]}
+  limit: {n: 16, seed: 1}
+  temperature: {models: [small], values: [0.5, 1.0], n: 4, task: {seed: 71, count: 3, label: warm}}
+  splitting: {models: [small], aggregate: weighted, critiques: {1: weak, 2: judge}, n: [1, 2, 4]}
+"""
 
 
 def little(problems: int = 12, samples: int = 2) -> StudyResult:
@@ -567,7 +580,11 @@ def test_the_command_reports_a_study_anew(
     study_file: Callable[..., Path], tmp_path: Path, calls: Callable[[], list[str]]
 ) -> None:
     root = tmp_path / "out"
-    assert CliRunner().invoke(app, ["study", str(study_file(count=2)), "--out", str(root)]).exit_code == 0
+    asked = ["study", str(study_file(count=2, study=STUDY)), "--out", str(root)]
+    # One model and three strategies: each has figures and findings of its own.
+    asked += ["--set", "grid.generators=[small]", "--set", "grid.strategies=[single, majority, weighted]"]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
     before, made_then = (root / html_page.NAME).read_bytes(), len(calls())
     (root / html_page.NAME).unlink()
     reported = CliRunner().invoke(app, ["report", str(root)])
