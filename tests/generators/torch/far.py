@@ -7,13 +7,14 @@ an index that stayed on the CPU, `numpy` of a tensor that was not fetched. What 
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import Any, Final
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from metagen.generators.torch import TorchEngine
 
@@ -56,24 +57,26 @@ class Elsewhere(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        name = getattr(func, "__name__", "")
-        whole = resolve_name(func) or name
+        # This runs at each operation, and decides how long such tests take.
+        name, whole = _names(func)
         first = args[0] if args else None
         if (
-            isinstance(first, Far)
-            and name == "__get__"
+            name == "__get__"
+            and isinstance(first, Far)
             and whole.endswith(("device.__get__", "is_cuda.__get__"))
         ):
             return CUDA if "device" in whole else True
         if name in ("to", "cuda", "cpu") and isinstance(first, Tensor):
-            return self._transfer(name, first, args[1:], kwargs)
+            return self._transfer(name, first, args[1:], dict(kwargs or {}))
         if name == "pin_memory":
             assert not isinstance(first, Far), "a tensor of a GPU is pinned"
             return first.clone()
         if name in ("numpy", "__array__") and isinstance(first, Far):
             raise TypeError("can't convert cuda:0 device type tensor to numpy")
-        leaves = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+        leaves: list[Tensor] = []
+        _find(args, leaves)
+        if kwargs:
+            _find(kwargs, leaves)
         far = any(isinstance(x, Far) for x in leaves)
         if far:
             near = [tuple(x.shape) for x in leaves if not isinstance(x, Far) and x.dim()]
@@ -81,12 +84,13 @@ class Elsewhere(TorchFunctionMode):
                 raise RuntimeError(f"{whole}: expected all tensors to be on one device, found {near} on cpu")
             if name in FETCHES or _masks(name, args):
                 self.waits[name] += 1
-        device = kwargs.get("device")
-        if device is not None:
+        if kwargs and (device := kwargs.get("device")) is not None:
             far = torch.device(device).type == "cuda"
-            kwargs["device"] = CPU
-        found = func(*args, **kwargs)
-        return tree_map(_to_far, found) if far else found
+            kwargs = {**kwargs, "device": CPU}
+        found = func(*args, **(kwargs or {}))
+        if not far:
+            return found
+        return found.as_subclass(Far) if type(found) is Tensor else tree_map(_to_far, found)
 
     def _transfer(self, name: str, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         was = isinstance(tensor, Far)
@@ -107,6 +111,25 @@ class Elsewhere(TorchFunctionMode):
         return found.as_subclass(Far) if is_far else found
 
 
+@cache
+def _names(func: Any) -> tuple[str, str]:
+    """What a function is called in its module, and with it."""
+    name = getattr(func, "__name__", "")
+    return name, resolve_name(func) or name
+
+
+def _find(x: Any, found: list[Tensor]) -> None:
+    """Append all tensors in x."""
+    if isinstance(x, Tensor):
+        found.append(x)
+    elif isinstance(x, tuple | list):
+        for one in x:
+            _find(one, found)
+    elif isinstance(x, dict):
+        for one in x.values():
+            _find(one, found)
+
+
 def _to_far(x: Any) -> Any:
     return x.as_subclass(Far) if isinstance(x, Tensor) and not isinstance(x, Far) else x
 
@@ -115,7 +138,9 @@ def _masks(name: str, args: tuple[Any, ...]) -> bool:
     """An index by a mask counts how many places it has."""
     if name not in ("__getitem__", "__setitem__", "masked_select", "index_put_"):
         return False
-    return any(isinstance(x, Tensor) and x.dtype == torch.bool for x in tree_flatten(args[1])[0])
+    found: list[Tensor] = []
+    _find(args[1], found)
+    return any(x.dtype == torch.bool for x in found)
 
 
 class FarEngine(TorchEngine):
