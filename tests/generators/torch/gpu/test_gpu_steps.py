@@ -55,6 +55,25 @@ def without_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "_draws", False)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def language_is_replaced_once() -> Iterator[None]:
+    """By each kernel. The interpreter does it at each function that a kernel calls too, a quarter of all time."""
+    from triton.runtime import interpreter
+
+    replaced: set[str] = set()
+
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        # Functions of Triton itself see the language under other names, which no kernel puts back.
+        if self.fn.__module__ not in replaced:
+            replaced.add(self.fn.__module__)
+            interpreter._patch_lang(self.fn)
+        return self.rewrite()(*args, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter.InterpretedFunction, "__call__", call)
+        yield
+
+
 def ids(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
@@ -145,8 +164,8 @@ def test_steps_of_every_size_of_heads(tmp_path: Path, head_dim: int) -> None:
     ("kind", "sizes"),
     [
         ("mistral", {"num_key_value_heads": 4}),
-        ("qwen2", {"num_key_value_heads": 1}),
-        ("qwen3", {}),
+        ("qwen2", {"num_key_value_heads": 1, **SMALL}),
+        ("qwen3", SMALL),
     ],
 )
 def test_steps_of_every_architecture(model_dir: Any, kind: str, sizes: dict[str, int]) -> None:
@@ -157,7 +176,7 @@ def test_steps_of_every_architecture(model_dir: Any, kind: str, sizes: dict[str,
 
 def test_steps_in_half_precision(model_dir: Any) -> None:
     """They round no more than torch does. (Triton's interpreter multiplies no matrices of bfloat16.)"""
-    directory = model_dir("llama3")
+    directory = model_dir("llama3", **SMALL)
     exact = logits(directory, torch.float32, False, brief=True)[PROMPT:]
     by_torch, found = (
         logits(directory, torch.float16, kernels, brief=True)[PROMPT:] for kernels in (False, True)
@@ -180,7 +199,11 @@ def test_a_row_may_be_read_in_parts(model_dir: Any, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("kind", "sizes"),
-    [("llama3", {}), ("mistral", {"num_key_value_heads": 4}), ("qwen2", {"num_key_value_heads": 1})],
+    [
+        ("llama3", {}),
+        ("mistral", {"num_key_value_heads": 4, **SMALL}),
+        ("qwen2", {"num_key_value_heads": 1, **SMALL}),
+    ],
 )
 def test_a_piece_may_be_read_once_for_several_tokens(
     model_dir: Any, monkeypatch: pytest.MonkeyPatch, kind: str, sizes: dict[str, int]
@@ -297,7 +320,7 @@ def test_more_tokens_than_a_step_that_is_recorded_has(
 
 
 def test_more_pieces_than_there_was_room_for(model_dir: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = model_dir("llama3")
+    directory = model_dir("llama3", **SMALL)
     monkeypatch.setattr(steps, "PIECES", 1)
     by_torch, found = (logits(directory, torch.float32, kernels) for kernels in (False, True))
     torch.testing.assert_close(found, by_torch, atol=1e-4, rtol=1e-4)
@@ -488,7 +511,7 @@ def test_the_compiler_is_told_nothing_untrue(
             assert not (numbers.data % values[0]).any()
 
     monkeypatch.setattr(interpreter.TensorHandle, "set_attr", check)
-    make_model(tmp_path, head_dim=head_dim)
+    make_model(tmp_path, head_dim=head_dim, **SMALL)
     logits(tmp_path, torch.float16, True, brief=True)
     assert set(told) == {math.gcd(head_dim, 16)}
 
@@ -546,13 +569,13 @@ def test_sizes_of_graphs_leave_small_gaps() -> None:
 # -- engines ---------------------------------------------------------------------------------------------------
 
 
-def samples(seeds: int = 2, **params: Any) -> list[Any]:
+def samples(seeds: int = 2) -> list[Any]:
     """Of two prompts, of which those of the longer one end earlier."""
     asked = [
         GenerateRequest(
-            Sequence(Prompt(text, text=text)), tuple(range(seeds)), SamplingParams(max_tokens=n, **params), n
+            Sequence(Prompt(text, text=text)), tuple(range(seeds)), SamplingParams(max_tokens=n), n
         )
-        for text, n in (("Q:12+7", 7), ("Q:a=12+7;b?", 4))
+        for text, n in (("Q:12+7", 5), ("Q:a=12+7;b?", 3))
     ]
 
     async def together(engine: TorchEngine) -> list[Any]:
@@ -562,11 +585,10 @@ def samples(seeds: int = 2, **params: Any) -> list[Any]:
         return [[(s.ids, s.finish) for s in answer.samples] for answer in asyncio.run(together(engine))]
 
 
-@pytest.mark.parametrize("params", [{}, {"temperature": 0.0}])
-def test_an_engine_writes_the_same_texts(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    by_torch = samples(**params)
+def test_an_engine_writes_the_same_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_torch = samples()
     made = with_steps(monkeypatch)
-    assert samples(**params) == by_torch and made[0]._sent is not None
+    assert samples() == by_torch and made[0]._sent is not None
 
 
 # -- draws ---------------------------------------------------------------------------------------------------
@@ -589,11 +611,13 @@ def both(z: torch.Tensor, u: np.ndarray, params: RowParams) -> tuple[sampling.Dr
 @pytest.mark.parametrize("vocab", [1, 2, 255, 256, 257, 5000, 49_153])
 @pytest.mark.parametrize("spread", [0.01, 1.0, 8.0])
 def test_draws_are_those_of_torch(vocab: int, spread: float) -> None:
+    # Of each temperature as many; of the largest fewer, where the interpreter takes long.
+    n = 32 if vocab <= 4096 else 12
     generator = torch.Generator().manual_seed(vocab)
-    z = spread * torch.randn(32, vocab, generator=generator)
+    z = spread * torch.randn(n, vocab, generator=generator)
     z[::3, ::2] = -torch.inf if vocab > 1 else z[::3, ::2]
-    u = np.random.default_rng(vocab).random(32)
-    found, by_torch = both(z, u, rows(*(t for t in (1.0, 0.0, 0.7, 2.5) for _ in range(8))))
+    u = np.random.default_rng(vocab).random(n)
+    found, by_torch = both(z, u, rows(*(t for t in (1.0, 0.0, 0.7, 2.5) for _ in range(n // 4))))
     sure = ~(found.near | by_torch.near)
     assert sure.sum() > 20 or vocab < 3 or vocab > 4096
     assert (found.tokens == by_torch.tokens)[sure].all()
@@ -605,9 +629,9 @@ def test_draws_are_those_of_torch(vocab: int, spread: float) -> None:
 def test_draws_follow_the_probabilities() -> None:
     """Numbers spread evenly over the unit interval fall on each token as often as it is probable."""
     z = torch.tensor([[0.0, math.log(2), -torch.inf, math.log(5), 0.0]])
-    u = (np.arange(180) + 0.5) / 180
-    found, _ = both(z.expand(180, -1), u, rows(*[1.0] * 180))
-    assert np.bincount(found.tokens, minlength=5).tolist() == [20, 40, 0, 100, 20]
+    u = (np.arange(45) + 0.5) / 45
+    found, _ = both(z.expand(45, -1), u, rows(*[1.0] * 45))
+    assert np.bincount(found.tokens, minlength=5).tolist() == [5, 10, 0, 25, 5]
     np.testing.assert_allclose(np.unique(found.logprobs), np.log([1 / 9, 2 / 9, 5 / 9]), atol=1e-6)
 
 
