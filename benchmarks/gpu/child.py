@@ -12,8 +12,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.processes import end_with_parent
 from benchmarks.gpu.row import Lacks
@@ -32,6 +30,8 @@ def main() -> None:
     end_with_parent()
     place, skip = Place(options.rehearse, options.models), set(json.loads(options.skip))
     if options.rehearse:
+        import torch
+
         torch.set_num_threads(1)
     with options.out.open("a") as out:
 
@@ -76,7 +76,8 @@ def run(name: str, work: Any, tell: Any) -> None:
         tell(task=name, event="error", error=said, seconds=time.perf_counter() - began)
         del error
         gc.collect()
-        if torch.cuda.is_initialized():
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
         return
     tell(task=name, event="done", seconds=time.perf_counter() - began)

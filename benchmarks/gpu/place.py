@@ -1,4 +1,4 @@
-"""Where and with which sizes the pieces measure."""
+"""Where and with which sizes the pieces measure. torch is imported by those that use it: it takes seconds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import torch
 
 from metagen.cost import HARDWARE, Hardware
 
@@ -74,20 +72,30 @@ class Place:
 
     def share(self, share: float) -> int:
         """Bytes: a share of the GPU's memory; in a rehearsal a little."""
+        import torch
+
         return self.memory or int(share * torch.cuda.get_device_properties(0).total_memory)
 
     def wait(self) -> None:
         """Until the GPU has done all that it was told."""
         if not self.rehearsal:
+            import torch
+
             torch.cuda.synchronize()
 
     def forget_peak(self) -> None:
         if not self.rehearsal:
+            import torch
+
             torch.cuda.reset_peak_memory_stats()
 
     def peak(self) -> float | None:
         """GB that torch held at most in this process since `forget_peak`; None on a CPU."""
-        return None if self.rehearsal else torch.cuda.max_memory_allocated() / 1e9
+        if self.rehearsal:
+            return None
+        import torch
+
+        return torch.cuda.max_memory_allocated() / 1e9
 
     def seconds(self, work: Callable[[], object]) -> float:
         self.wait()
@@ -117,6 +125,8 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
 def hardware(place: Place) -> Hardware:
     """The data sheet's figures where the GPU is known; else, and on a CPU, what is measured."""
     if not place.rehearsal:
+        import torch
+
         # The whole name: that of a slice, of a laptop's GPU or of a GH200 holds another's.
         sheet = SHEETS.get(torch.cuda.get_device_name().removeprefix("NVIDIA "))
         if sheet is not None:
@@ -126,6 +136,8 @@ def hardware(place: Place) -> Hardware:
 
 def copies(place: Place) -> float:
     """Bytes a second that a copy within the device's memory reads and writes."""
+    import torch
+
     size = 1 << (24 if place.rehearsal else 30)
     source = torch.zeros(size, dtype=torch.uint8, device=place.device)
     target = torch.empty_like(source)
@@ -136,6 +148,8 @@ def copies(place: Place) -> float:
 
 def products(place: Place) -> float:
     """FLOP/s of a product of square matrices in bfloat16."""
+    import torch
+
     n = 256 if place.rehearsal else 8192
     a, b = (torch.randn(n, n, device=place.device, dtype=torch.bfloat16) for _ in range(2))
     a @ b
