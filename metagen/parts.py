@@ -280,8 +280,12 @@ def check(value: object, of: str = "") -> None:
     of: what messages begin with. Raises InputError for the first field that does not fit, and for a list or an array's
     number, which would give equal values other fingerprints.
     """
-    for name, hint in hints_of(type(value)).items():
+    cls: Any = type(value)
+    settled = _settled(cls)
+    for name, hint in hints_of(cls).items():
         one = getattr(value, name)
+        if one is settled.get(name, dataclasses.MISSING):
+            continue
         if _mutable(one):
             raise InputError(f"{of}{name}={one!r}: expected a tuple in place of a list")
         strange = isinstance(one, Real) and not isinstance(one, int | float)
@@ -289,6 +293,20 @@ def check(value: object, of: str = "") -> None:
             raise InputError(f"{of}{name}={one!r}: expected {spell(hint, one)}")
         if isinstance(one, int | float | tuple):
             object.__setattr__(value, name, _floats(one, hint))
+
+
+@cache
+def _settled(cls: Any) -> Mapping[str, Any]:
+    """Defaults that fit as they are, by field: most values are these, and `check` need not look at them again."""
+    found = {}
+    for one in dataclasses.fields(cls):
+        default, hint = one.default, hints_of(cls)[one.name]
+        plain = default is None or isinstance(default, str | int | float | tuple)
+        if plain and not _mutable(default) and fits(default, hint, strict=True):
+            kept = _floats(default, hint) if isinstance(default, int | float | tuple) else default
+            if kept is default:
+                found[one.name] = default
+    return found
 
 
 def _floats(value: Any, hint: Any) -> Any:

@@ -70,7 +70,7 @@ class Elsewhere(TorchFunctionMode):
             return self._transfer(name, first, args[1:], dict(kwargs or {}))
         if name == "pin_memory":
             assert not isinstance(first, Far), "a tensor of a GPU is pinned"
-            return first.clone()
+            return args[0].clone()
         if name in ("numpy", "__array__") and isinstance(first, Far):
             raise TypeError("can't convert cuda:0 device type tensor to numpy")
         leaves: list[Tensor] = []
