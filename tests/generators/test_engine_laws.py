@@ -117,6 +117,8 @@ class TestTorchEngine(EngineLaws):
         "Q:",
     )
     flips = 0.02
+    most = 40
+    many = 400
 
     def make(self) -> Engine:
         return TorchEngine("tiny-0.1m", threads=1)

@@ -28,6 +28,7 @@ class Served(EngineLaws):
         "Q:",
     )
     flips = 0.02
+    most = 40
     many = 40
     url = ""
 

@@ -425,6 +425,8 @@ def test_what_is_no_adapter_of_the_base_is_refused(adapters: list[Path], tmp_pat
 class TestAdapterOnAnEngine(EngineLaws):
     prompts = PROMPTS
     flips = FLIPS
+    most = 40
+    many = 400
     adapters: ClassVar[list[Path]]
 
     @pytest.fixture(autouse=True, scope="class")

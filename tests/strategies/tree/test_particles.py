@@ -138,7 +138,7 @@ def test_many_particles_are_draws_of_the_target(letters: EnumerableEngine) -> No
         for y, p in letters.sequences(max_tokens=LONGEST + 1).items()
     }
     total = sum(gamma.values())
-    (cloud,) = clouds(make(letters, 4000, target="final", resampling="systematic"), 1)
+    (cloud,) = clouds(make(letters, 2000, target="final", resampling="systematic"), 1)
     found: Counter[str] = Counter()
     for node, weight in cloud.weights.items():
         found[node.sequence.text] += weight  # type: ignore[assignment]  # shares, not counts
@@ -202,7 +202,7 @@ def weighing(engine: EnumerableEngine, n: int, **options: object) -> ParticleFil
     return ParticleFilter(generator, n, **given)  # type: ignore[arg-type]  # its options
 
 
-@pytest.mark.parametrize(("n", "block", "runs"), [(10, 1, 150), (5, 2, 300)])
+@pytest.mark.parametrize(("n", "block", "runs"), [(10, 1, 150), (5, 2, 200)])
 def test_the_normaliser_of_what_masks_left_is_the_probability_of_the_grammar(
     spelling: EnumerableEngine, n: int, block: int, runs: int
 ) -> None:
@@ -220,7 +220,7 @@ def test_particles_under_masks_are_draws_of_the_model_given_the_grammar(spelling
     exact = allowed(spelling)
     total = sum(exact.values())
     local = spelling.sequences(params=SamplingParams(grammar=SPELLED), max_tokens=8)
-    (cloud,) = clouds(weighing(spelling, 6000, resampling="systematic"), 1)
+    (cloud,) = clouds(weighing(spelling, 4000, resampling="systematic"), 1)
     found: dict[tuple[str, ...], float] = {}
     for node, weight in cloud.weights.items():
         assert node.sequence.tokens is not None

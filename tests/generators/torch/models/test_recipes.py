@@ -52,6 +52,8 @@ class TestContrastiveEngine(EngineLaws):
         "Q:",
     )
     flips = 0.05
+    most = 32
+    many = 400
 
     def make(self) -> Engine:
         return TorchEngine(Contrastive("tiny-0.1m", "tiny-0.5m", alpha=0.02, window=12), threads=1)

@@ -108,7 +108,7 @@ PARAMS = {
 @pytest.mark.parametrize("name", PARAMS)
 def test_sampled_texts_have_the_targets_distribution(draft: Draft, name: str) -> None:
     """Chi-square over all texts, a false alarm in 10⁶; the seeds are fixed, so a pass is a pass for good."""
-    n = 6_000
+    n = 4_000
     expected = exact(TARGET, PARAMS[name])
     assert sum(expected.values()) == pytest.approx(1)
     with TorchEngine(TARGET, max_batch=1024, threads=1, draft=draft) as engine:

@@ -18,6 +18,8 @@ class Drafted(EngineLaws):
         "Q:",
     )
     flips = 0.05
+    most = 32
+    many = 400
     draft = Draft("tiny-0.1m", 3)
 
     def make(self) -> Engine:
