@@ -52,7 +52,7 @@ class TestContrastiveEngine(EngineLaws):
         "Q:",
     )
     flips = 0.05
-    most = 32
+    most = 48
     many = 400
 
     def make(self) -> Engine:
