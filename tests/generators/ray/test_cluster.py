@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray", reason="a pool needs Ray, which the extra ray brings")
-#: What they come to is looked at in `test_ended.py`, when they have had their time.
+#: Processes of a killed driver, which Ray lets live for a minute. `test_ended.py` tests that they end.
 pytestmark = pytest.mark.usefixtures("orphans")
 
 

@@ -33,6 +33,7 @@ from metagen.runs.questions.section import Finding, Heat, Section
 from metagen.runs.table.problem import Examined, Examiner, Pool
 from metagen.runs.work import build, runner
 from tests.chromium import opened, start
+from tests.runs.conftest import STUDY as WHOLE
 from tests.runs.made import made
 from tests.runs.page.test_page import CONTRAST, TOY
 from tests.runs.sections import HOSTILE, every, plots
@@ -53,18 +54,7 @@ strategies:
 grid: {n: [1, 2, 8]}
 """
 #: A study with all roles, in which one strategy is tuned.
-STUDY = """\
-study:
-  budgets: {samples: [2, 8]}
-  development:
-    task: {seed: 70, count: 4, label: dev}
-    trials: 2
-    n: 4
-    settings: {majority: [{}, {generator.skill: 0.9}]}
-  limit: {n: 16, seed: 1}
-  temperature: {models: [small], values: [0.5, 1.0], n: 4, task: {seed: 71, count: 3, label: warm}}
-  splitting: {models: [small], aggregate: weighted, critiques: {1: weak, 2: judge}, n: [1, 2, 4]}
-"""
+STUDY = WHOLE.replace("      best: [{}, {verifier: weak}]\n      soft: [{}, {beta: 1.0}]\n", "")
 
 
 def little(problems: int = 12, samples: int = 2) -> StudyResult:

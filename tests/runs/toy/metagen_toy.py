@@ -117,6 +117,7 @@ class Letters(EnumerableEngine):
         tokens, table = ("a", "b", "\nA:1", "\nA:2", "\nA:3", "$"), (0.45, 0.3, 0.1, 0.05, 0.05, 0.05)
         super().__init__(tokens, lambda prompt, done: table, name="letters")
         self._inner = EnumerableEngine(tokens, lambda prompt, done: table, name="letters", delay=delay)
+        # Its class has the fingerprint of a tokenizer, and counts of its own.
         self.tokenizer_fingerprint, self.stats = None, self._inner.stats  # type: ignore[assignment]
 
     def __enter__(self) -> Self:
