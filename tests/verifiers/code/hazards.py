@@ -148,12 +148,6 @@ HAZARDS = (
         wall=0.4,
     ),
     Hazard(
-        "handles the end of processor time",
-        "import signal\nsignal.signal(signal.SIGXCPU, lambda *_: None)\nwhile True: pass\n",
-        ("timeout",),
-        wall=0.4,
-    ),
-    Hazard(
         "daemonised child",
         "import os, time\nif not os.fork():\n    os.setsid()\n    if not os.fork():\n        os.closerange(0, 3)\n"
         "        time.sleep(1000)\n    os._exit(0)\n" + HONEST,

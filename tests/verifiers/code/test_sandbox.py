@@ -427,6 +427,12 @@ def test_no_such_interpreter() -> None:
         Python(Path("python3"))
 
 
-def test_processor_time_binds_before_the_wall(sandbox: Sandbox) -> None:
-    outcome = execute(sandbox, "while True: pass", wall=60, cpu=0.5)
+HANDLED = "import signal; signal.signal(signal.SIGXCPU, lambda *_: print(1, flush=True))"
+
+
+@pytest.mark.parametrize("before", ["", HANDLED])
+def test_processor_time_binds_before_the_wall(sandbox: Sandbox, before: str) -> None:
+    """A program that handles the kernel's signal is killed a second later."""
+    outcome = execute(sandbox, f"{before}\nwhile True: pass", wall=60, cpu=0.5)
+    assert bool(outcome.stdout) == bool(before)
     assert outcome.verdict == "timeout" and "processor time" in outcome.detail
