@@ -238,6 +238,8 @@ def test_the_recipe_for_two_steps(
     assert "'train_runtime'" in run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2"), (
         "it goes on from its end"
     )
+    with pytest.raises(SystemExit, match=r"were not made with --rate 0\.5; give another --into"):
+        run("solver.py", "--data", data, "--into", solver, *short, "--rank", "2", "--rate", "0.5")
     problems, rollouts = tmp_path / "problems.jsonl", tmp_path / "rollouts.jsonl"
     run("problems.py", *published[2:], "--into", str(problems), "--count", "3", "--validation", "1")
     sample = (
@@ -253,6 +255,8 @@ def test_the_recipe_for_two_steps(
     before = rollouts.read_text()
     run(*sample, "--samples", "2", "--count", "3", "--quiet")
     assert rollouts.read_text() == before, "what is there is not made again"
+    with pytest.raises(SystemExit, match=r"has solutions of .*'samples': 2.*, not of .*'samples': 3.*--into"):
+        run(*sample, "--samples", "3", "--count", "3", "--quiet")
     assert [json.loads(line)["held_out"] for line in before.splitlines()] == [True, False, False]
     learned = ("--problems", str(problems), "--rollouts", str(rollouts), "--begin", f"{solver}/adapter")
     # Of two steps of the warm-up, the first moves nothing: at the usual rate the judge would say what the solver does.

@@ -2,7 +2,7 @@
 
     python examples/train/words/rollouts.py --problems problems.jsonl --solver smollm2-135m-solver --into rollouts.jsonl
 
-Call it again to go on after an interruption.
+Call it again to go on after an interruption, with the same solver and settings: a file is of one kind.
 """
 
 from __future__ import annotations
@@ -45,13 +45,25 @@ class Sampler:
         return Counter(sample.text for sample in done.samples)
 
 
-def recorded(path: Path) -> set[str]:
-    """The questions in a file; a last line that was not written to its end is taken out of it."""
+def recorded(path: Path, drawn: dict[str, Any]) -> set[str]:
+    """The questions in a file; a last line that was not written to its end is taken out of it.
+
+    Exits where its solutions were not drawn like these.
+    """
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if lines and not lines[-1].endswith("\n"):
         path.write_text("".join(lines[:-1]), encoding="utf-8")
         del lines[-1]
-    return {json.loads(line)["question"] for line in lines}
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        if (others := record.get("drawn", "unknown settings")) != drawn:
+            raise SystemExit(f"{path} has solutions of {others}, not of {drawn}; give another --into")
+    return {record["question"] for record in records}
+
+
+def settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What the solutions depend on, besides the problem."""
+    return {name: getattr(args, name) for name in ("solver", "samples", "temperature", "seed")}
 
 
 async def work(args: argparse.Namespace, problems: Sequence[dict[str, Any]], engine: TorchEngine) -> None:
@@ -62,7 +74,7 @@ async def work(args: argparse.Namespace, problems: Sequence[dict[str, Any]], eng
             found = await asyncio.gather(*(sample(problem["question"], args.samples) for problem in some))
             for problem, texts in zip(some, found, strict=True):
                 solutions = [{"text": text, "count": count} for text, count in texts.items()]
-                file.write(json.dumps(problem | {"solutions": solutions}) + "\n")
+                file.write(json.dumps(problem | {"drawn": settings(args), "solutions": solutions}) + "\n")
             file.flush()
 
 
@@ -81,7 +93,7 @@ def main() -> None:
     args = parser.parse_args()
     problems = [json.loads(line) for line in args.problems.read_text(encoding="utf-8").splitlines()]
     problems.sort(key=lambda problem: not problem["held_out"])
-    done = recorded(args.into)
+    done = recorded(args.into, settings(args))
     with TorchEngine(args.solver, max_batch=128) as engine:
         chosen = [problem for problem in problems[: args.count] if problem["question"] not in done]
         asyncio.run(work(args, chosen, engine))

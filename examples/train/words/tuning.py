@@ -1,12 +1,14 @@
 """What the adapters of this directory share: their base, their prompts, and how they are trained.
 
 Training is that of `peft` and of the Trainer of transformers, on two cores, in bfloat16 where a matrix of the base is
-multiplied. Checkpoints are in `checkpoints/`; a script that is called again goes on from the last.
+multiplied. Checkpoints are in `checkpoints/`; a script that is called again with the same settings goes
+on from the last.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +90,18 @@ def parse(description: str | None, **sources: dict[str, Any]) -> argparse.Namesp
     return parser.parse_args()
 
 
+def hold_to(args: argparse.Namespace, checkpoints: Path) -> None:
+    """Write the command line beside the checkpoints; exit where there are some of another one."""
+    path, given = checkpoints / "settings.json", {name: str(value) for name, value in vars(args).items()}
+    found = json.loads(path.read_text()) if path.exists() else given if not checkpoints.exists() else {}
+    if changed := [f"--{name} {value}" for name, value in given.items() if found.get(name) != value]:
+        raise SystemExit(
+            f"{checkpoints} were not made with {' '.join(changed)}; give another --into, or delete them to begin again"
+        )
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(given))
+
+
 def fit(
     trainer: type[transformers.Trainer], model: Any, parts: Mapping[str, list[Row]], fill: Mapping[str, float],
     args: argparse.Namespace,
@@ -101,6 +115,7 @@ def fit(
     for name, part in rows.items():
         print(f"{name}: {len(part)} rows, {sum(len(row['input_ids']) for row in part)} tokens")
     checkpoints = args.into / "checkpoints"
+    hold_to(args, checkpoints)
     settings = transformers.TrainingArguments(
         output_dir=str(checkpoints), num_train_epochs=args.epochs, max_steps=args.steps, use_cpu=True, seed=args.seed,
         per_device_train_batch_size=args.batch, per_device_eval_batch_size=args.batch, optim="adamw_torch",

@@ -36,9 +36,7 @@ class Judge(GenerativeVerifier):
 
     def __post_init__(self) -> None:
         own = own_wording(self.engine or self.generator) if self.ask == "correct" else {}
-        longest = own.pop("max_tokens", None)
-        if self.engine is not None and self.max_tokens is None:
-            self.max_tokens = longest
+        self.longest = own.pop("max_tokens", self.longest)
         question = self.ask if isinstance(self.ask, Question) else ASKS[self.ask]
         self._hold(self.ask_about(with_wording(question, {**own, **self.wording})), self.name)
 

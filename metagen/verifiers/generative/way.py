@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, Final, Literal
 
@@ -24,7 +24,7 @@ By = Literal["auto", "labels", "samples"]
 WORDING: Final = ("template", "labels", "cue", "join", "chat")
 #: Answers that a judge writes whose probabilities cannot be read, unless it is told how many.
 SAMPLES: Final = 4
-#: Tokens of one answer or critique, at most, unless something else is said.
+#: Of a model that says nothing else.
 LONGEST: Final = 512
 
 
@@ -39,7 +39,8 @@ class GenerativeVerifier(Verifier):
     are drawn. normalise: as of `LabelRespondent`. template, labels, cue, join, chat: fields of `Question` in place of
     those that the question has.
 
-    Raises InputError for fields that do not fit together, UnsupportedError for labels that the engine cannot read.
+    Raises InputError for fields that do not fit together or would do nothing, UnsupportedError for labels that the
+    engine cannot read.
     """
 
     engine: Engine | None = field(default=None, kw_only=False)
@@ -55,6 +56,8 @@ class GenerativeVerifier(Verifier):
     cue: str | None = None
     join: str | None = None
     chat: bool | None = None
+    #: Tokens of one answer or critique, unless `max_tokens` says something else.
+    longest: int = field(init=False, default=LONGEST)
     #: Who answers its question.
     respondent: Respondent = field(init=False)
 
@@ -108,6 +111,12 @@ class GenerativeVerifier(Verifier):
                     f"{self.name}: samples={self.samples!r}: {engine!r} tells the labels' probabilities, which need no "
                     "samples; leave samples out, or give by='samples'"
                 )
+            if not self.critiques:
+                self._refuse(
+                    ("temperature", "max_tokens"),
+                    f"{engine!r} tells the labels' probabilities, and nothing is written; leave it out, or give "
+                    "critiques or by='samples'",
+                )
             # The critic's answer ends where it would begin its verdict, which is read and not written.
             stop = (question.cue.strip(),) if question.cue.strip() else ()
             critic = self._writer(engine, stop) if self.critiques else None
@@ -115,13 +124,20 @@ class GenerativeVerifier(Verifier):
                 engine, question, critic=critic, critiques=self.critiques, normalise=self.normalise,
                 price=_price(engine),
             )  # fmt: skip
+        self._refuse(("normalise",), "of probabilities of labels, and here answers are written; leave it out")
         writer = self._writer(engine) if engine is not None else self.generator
         assert writer is not None
         return WritingRespondent(writer, question, samples=self.samples or self.critiques or SAMPLES)
 
+    def _refuse(self, unused: Iterable[str], why: str) -> None:
+        """Raise InputError where one of these fields was given, which would do nothing."""
+        for name in unused:
+            if getattr(self, name) != getattr(GenerativeVerifier, name):
+                raise InputError(f"{self.name}: {name}={getattr(self, name)!r}: {why}")
+
     def _writer(self, engine: Engine, stop: tuple[str, ...] = ()) -> EngineGenerator:
         params = SamplingParams(
-            temperature=self.temperature, max_tokens=self.max_tokens or LONGEST, stop=stop
+            temperature=self.temperature, max_tokens=self.max_tokens or self.longest, stop=stop
         )
         return EngineGenerator(engine, params, price=_price(engine))
 

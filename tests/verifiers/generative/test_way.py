@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,24 @@ def test_a_critic_stops_before_its_verdict() -> None:
             5,
             0.7,
         )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"temperature": 0.7}, r"temperature=0\.7: .* nothing is written; leave it out, or give critiques"),
+        ({"max_tokens": 5}, "max_tokens=5: "),
+        ({"by": "samples", "normalise": False}, "normalise=False: of probabilities of labels"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(fields: dict[str, Any], says: str) -> None:
+    with TorchEngine("tiny-prm", threads=1) as engine:
+        with pytest.raises(InputError, match=says):
+            Judge(engine, **fields)
+        with pytest.raises(InputError, match=says):
+            Tournament(engine, merge="log-odds", **fields)
+        written = Judge(engine, temperature=0.7, max_tokens=5, by="samples").respondent.generator  # type: ignore[attr-defined]
+        assert (written.params.temperature, written.params.max_tokens) == (0.7, 5)
 
 
 def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
