@@ -40,6 +40,7 @@ class FunctionGenerator(Primitive):
     ) -> None:
         self._function, self._count, self._max_tokens = function, count, max_tokens
         self._fingerprint = digest("function", name).hex()
+        self._counted: tuple[Sequence, bytes, int] | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -70,17 +71,26 @@ class FunctionGenerator(Primitive):
                 f"the function of problem {prefix.prompt.problem_id!r} wrote {generated} tokens and may write "
                 f"{self._max_tokens}: {sample.text[:60]!r}; raise max_tokens, or let it write less"
             )
-        total = self._prompt_tokens(prefix)
-        prefilled = None
-        if total is not None:
-            text = letters(prefix)
-            prefilled = total - total * scope.prefixes(self.fingerprint).add(text) // len(text)
+        total, prefilled = self._prompt_tokens(prefix, scope.prefixes(self.fingerprint).add)
         cached = None if total is None or prefilled is None else total - prefilled
         usage = Usage(prefilled=prefilled, cached=cached, generated=generated, flops=None, flops_2n=None)
         return Outcome(payload(sample), usage, Usage(prefilled=total, generated=generated, calls=1))
 
-    def _prompt_tokens(self, prefix: Sequence) -> int | None:
-        return self._tokens(letters(prefix).decode("utf-8", "surrogatepass")) if self._count else None
+    def _prompt_tokens(
+        self, prefix: Sequence, count_known: Callable[[bytes], int]
+    ) -> tuple[int | None, int | None]:
+        """Tokens of a prefix, and those of them that are not paid for; None without `count`.
+
+        Samples of one prefix follow each other, so that it is counted once for all of them.
+        """
+        if self._count is None:
+            return None, None
+        counted = self._counted
+        if counted is None or counted[0] is not prefix:
+            text = letters(prefix)
+            self._counted = counted = (prefix, text, self._tokens(text.decode("utf-8", "surrogatepass")))
+        _, text, total = counted
+        return total, total - total * count_known(text) // len(text)
 
     def _tokens(self, text: str) -> int:
         assert self._count is not None
@@ -90,11 +100,7 @@ class FunctionGenerator(Primitive):
         scope.prefixes(self.fingerprint).note(letters(prefix))
 
     def worst(self, prefix: Sequence, n: int, tokens: int | None, scope: Scope) -> Usage:
-        total = self._prompt_tokens(prefix)
-        prefilled = None
-        if total is not None:
-            text = letters(prefix)
-            prefilled = total - total * scope.prefixes(self.fingerprint).count_known(text) // len(text)
+        _, prefilled = self._prompt_tokens(prefix, scope.prefixes(self.fingerprint).count_known)
         generated = None if self._max_tokens is None or self._count is None else n * self._max_tokens
         return Usage(prefilled=prefilled, generated=generated, calls=n, flops=None, flops_2n=None)
 

@@ -101,6 +101,21 @@ def test_with_a_count_and_a_bound_it_is_charged_by_what_it_wrote() -> None:
         run(generator.generate(PREFIX, start=9, scope=scope))
 
 
+def test_a_prompt_is_counted_once_for_all_its_samples() -> None:
+    """A count may be a tokenizer of a model, which takes its time."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return words(text)
+
+    generator = FunctionGenerator(lambda *_: " x", count=count, max_tokens=4)
+    scope = Scope.root("p", budget=Budget(generated=100))
+    run(generator.generate(PREFIX, n=8, scope=scope))
+    run(generator.generate(PREFIX.extend(" x"), n=8, scope=scope))
+    assert counted == ["one two", *[" x"] * 8, "one two x", *[" x"] * 8]
+
+
 def test_its_name_is_its_fingerprint() -> None:
     def function(prefix: Sequence, seed: int, index: int) -> str:
         return ""
