@@ -17,7 +17,7 @@ import metagen
 from metagen.generators.base import Generator
 from metagen.generators.decoding.adapters import Adapter
 from metagen.generators.decoding.grammar import Grammar
-from metagen.generators.decoding.parameters import SamplingParams
+from metagen.generators.decoding.parameters import OFF, SamplingParams
 from metagen.runs.declare import new, registry, schema, words
 from metagen.runs.declare.editor import json_schema
 from metagen.runs.declare.source import read
@@ -27,6 +27,7 @@ from metagen.strategies.chain.steps import ChainStep
 from metagen.strategies.refine.refinement import Refinement
 from metagen.tasks.base import Task
 from metagen.verifiers.base import AnswerRule, Verifier
+from metagen.verifiers.text import TextRule
 from metagen.verifiers.utility.base import Utility
 
 ROOT = Path(__file__).parents[3]
@@ -151,6 +152,32 @@ def test_a_field_is_set(section: str, kind: str, tmp_path: Path) -> None:
         unknown = [str(one) for one in faults if path in str(one) and "no such field" in str(one)]
         foreign = name == "nothing_of_the_kind"
         assert bool(unknown) == foreign, (path, [str(one) for one in faults])
+
+
+#: Fields that do not reach what makes a kind as they are, of all kinds of a section or of one, with the reason.
+ELSEWHERE = {
+    "engines.vllm": {"args": "each is a parameter"},
+    "generators.engine": dict.fromkeys([*OFF, "preset"], "of params, which takes them by the same list"),
+    "strategies": {"over": "its generator"},
+    "utilities": {"of": "whether it has a rule", "aggregate": "of some", "prune": "what is around it"},
+    "task": {"hub": "the source, as path is"},
+    **dict.fromkeys(
+        ("task.jsonl", "task.table", "task.recorded"), {"percent": "of the rule", "pattern": "of the rule"}
+    ),
+}
+
+
+@pytest.mark.parametrize(("section", "kind"), ALL, ids=[".".join(one) for one in ALL])
+def test_a_field_reaches_what_makes_the_kind(section: str, kind: str) -> None:
+    """Under a name that is a parameter there; what names a part arrives as that part."""
+    spec, target = model(section, kind), registry.find(section, kind)  # type: ignore[arg-type]
+    takes = {*registry.parameters(section, kind), *inspect.signature(target).parameters}  # type: ignore[arg-type]
+    elsewhere = ELSEWHERE.get(section, {}).keys() | ELSEWHERE.get(f"{section}.{kind}", {}).keys()
+    given = {name: TextRule() for name in spec.model_fields.keys() - elsewhere - {"kind"}}
+    options = spec.model_construct(kind=kind, **given).options()
+    arrived = [value for name, value in options.items() if name in takes]
+    lost = [name for name, value in given.items() if not any(one is value for one in arrived)]
+    assert [name for name in lost if not (name in spec.uses and name in takes)] == []
 
 
 def written() -> set[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jsonschema
@@ -10,11 +11,12 @@ import pytest
 import yaml
 
 from metagen.errors import ConfigError
-from metagen.runs.declare import schema
+from metagen.runs.declare import registry, schema
 from metagen.runs.declare.editor import json_schema
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 from metagen.verifiers.choice import ChoiceRule
+from metagen.verifiers.math import MathRule
 from metagen.verifiers.numbers import NumberRule
 from metagen.verifiers.text import TextRule
 
@@ -52,6 +54,18 @@ def test_a_rule_is_named_or_defined(file: Path, tmp_path: Path) -> None:
     again.write_text(schema.dump(experiment), "utf-8")
     assert schema.load(again) == experiment
     assert jsonschema.Draft202012Validator(json_schema()).is_valid(yaml.safe_load(FILE))
+
+
+def test_the_rule_of_a_public_task_is_named_or_defined(file: Path, tmp_path: Path) -> None:
+    data = tmp_path / "one.jsonl"
+    data.write_text('{"question": "q", "answer": "#### 50"}\n', "utf-8")
+    rule = {"kind": "math", "percent": "hundredths"}
+    for said, wanted in (("text", TextRule()), (json.dumps(rule), MathRule(percent="hundredths"))):
+        sets = [f"task={{kind: gsm8k, path: {data}}}", f"task.answer={said}"]
+        task = schema.load(file, sets=sets).task
+        assert (
+            registry.make("task", task.kind, task.options(), {}).answer.fingerprint == wanted.fingerprint
+        )
 
 
 def test_its_votes_are_counted_by_itself(file: Path, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ class SourceSpec(PartSpec):
     path: the file. hub: the data set; one of both is given, or none where the task is published.
     """
 
-    by_hand = frozenset({"path", "answer", "percent", "pattern"})
+    by_hand = frozenset({"path"})
     filled = frozenset({"source", "shots", "program", "grader"})
     path: FileName | None = None
     hub: HubSpec | None = None  # type: ignore[valid-type]  # it is made above
@@ -140,6 +140,7 @@ class SourceSpec(PartSpec):
 class TableSpec(PromptedSpec, SourceSpec, AnswersSpec):
     """Problems from a Parquet, CSV or TSV file, one a row; the other fields are those of JsonlSpec."""
 
+    by_hand = SourceSpec.by_hand | AnswersSpec.by_hand
     open = True
     fields: dict[Literal["id", "question", "answer", "level"], Text] = Field(default={})
     reference: Pattern | None = None
