@@ -43,7 +43,7 @@ from metagen.sequence import Sequence
 from metagen.strategies.base import Strategy
 from metagen.strategies.rewrite import draws_alike
 from metagen.tasks.base import Problem, Task
-from metagen.verifiers.base import Verifier
+from metagen.verifiers.base import AnswerRule, Verifier
 from metagen.verifiers.oracle import Grade
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class Setup:
         made: Mapping[str, Mapping[str, Any]] = {"verifiers": self.verifiers, "generators": self.generators}
         parts |= _named_parts(spec, made)
         options = {name: value for name, value in spec.options().items() if name != "n"}
+        parts |= _own_rule(options)
         options = {name: self._make(value, parts, generator) for name, value in options.items()}
         options = self._fit_options(spec.kind, options, n)
         if "sandbox" in registry.parameters("strategies", spec.kind):
@@ -135,7 +136,9 @@ class Setup:
             return self._option(value, drawn)
         if isinstance(value, DerivedSpec):
             own = _named_parts(value, {"verifiers": self.verifiers, "generators": self.generators})
-            options = {name: self._make(one, parts, drawn) for name, one in value.options().items()}
+            given = value.options()
+            parts = {**parts, **_own_rule(given)}
+            options = {name: self._make(one, parts, drawn) for name, one in given.items()}
             available = {**parts, **own}
             if "sandbox" in registry.parameters(value.section, value.kind):
                 available["sandbox"] = _shared_sandbox()
@@ -390,6 +393,12 @@ def _verifiers(
             parts.setdefault("sandbox", _sandbox())
         made[name] = _verifier(experiment, name, engines, generators, parts, made)
     return {name: made[name] for name in experiment.verifiers if name in needed.judging}
+
+
+def _own_rule(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The rule of a definition that reads answers by its own, for what is defined within it."""
+    own = options.get("answer")
+    return {"answer": own} if isinstance(own, AnswerRule) else {}
 
 
 def _named_parts(spec: PartSpec, made: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

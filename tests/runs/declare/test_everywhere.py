@@ -161,9 +161,10 @@ ELSEWHERE = {
     "strategies": {"over": "its generator"},
     "utilities": {"of": "whether it has a rule", "aggregate": "of some", "prune": "what is around it"},
     "task": {"hub": "the source, as path is"},
-    **dict.fromkeys(
-        ("task.jsonl", "task.table", "task.recorded"), {"percent": "of the rule", "pattern": "of the rule"}
-    ),
+    **{
+        f"task.{kind}": {"percent": "of the rule", "pattern": "of it"}
+        for kind in ("jsonl", "table", "recorded")
+    },
 }
 
 

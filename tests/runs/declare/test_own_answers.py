@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 
 import jsonschema
@@ -14,7 +15,7 @@ from metagen.errors import ConfigError
 from metagen.runs.declare import registry, schema
 from metagen.runs.declare.editor import json_schema
 from metagen.runs.directory import RunDirectory
-from metagen.runs.work import build, runner
+from metagen.runs.work import build, offline, runner
 from metagen.verifiers.choice import ChoiceRule
 from metagen.verifiers.math import MathRule
 from metagen.verifiers.numbers import NumberRule
@@ -63,9 +64,30 @@ def test_the_rule_of_a_public_task_is_named_or_defined(file: Path, tmp_path: Pat
     for said, wanted in (("text", TextRule()), (json.dumps(rule), MathRule(percent="hundredths"))):
         sets = [f"task={{kind: gsm8k, path: {data}}}", f"task.answer={said}"]
         task = schema.load(file, sets=sets).task
-        assert (
-            registry.make("task", task.kind, task.options(), {}).answer.fingerprint == wanted.fingerprint
-        )
+        assert registry.make("task", task.kind, task.options(), {}).answer.fingerprint == wanted.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [
+        (
+            "{kind: parallel, aggregator: {kind: mbr, answer: text, utility: {kind: exact}}}",
+            "aggregator.utility",
+        ),
+        ("{kind: mbr, answer: text, utility: {kind: exact}}", "utility"),
+        ("{kind: mbr, answer: text, utility: {kind: chrf, of: answer}}", "utility"),
+        (
+            "{kind: rebase, verifier: {kind: oracle}, answer: text, aggregator: {kind: majority}}",
+            "aggregator",
+        ),
+        ("{kind: mcts, verifier: {kind: oracle}, answer: text, aggregator: {kind: majority}}", "aggregator"),
+    ],
+)
+def test_a_rule_is_that_of_what_is_defined_within(file: Path, said: str, reached: str) -> None:
+    experiment = schema.load(file, sets=[f"strategies.own={said}", "grid.strategies=[own]"])
+    with build.open_setup(offline.with_stand_ins(experiment, fingerprints=False)) as setup:
+        (cell,) = setup.configurations
+        assert isinstance(attrgetter(reached)(setup.strategy(cell)).answer, TextRule)
 
 
 def test_its_votes_are_counted_by_itself(file: Path, tmp_path: Path) -> None:
