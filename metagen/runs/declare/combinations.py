@@ -202,9 +202,18 @@ class Combinations:
     def _numbers(self) -> Iterator[Fault]:
         """Strategies over n samples have their n."""
         for name in self._names_in_grid("strategies"):
-            ways = [
-                w for w in getattr(self.strategies[name], "then", None) or () if isinstance(w, OptionSpec)
-            ]
+            then = enumerate(getattr(self.strategies[name], "then", None) or ())
+            places = {place: way for place, way in then if isinstance(way, OptionSpec)}
+            for place, way in places.items():
+                if (
+                    way.n is not None
+                    and way.strategy in self.strategies
+                    and not self._takes(way.strategy, "n")
+                ):
+                    kind = self.strategies[way.strategy].kind
+                    reason = f"{way.strategy!r} ({kind}) draws no n samples; leave n out"
+                    yield self._fault(("strategies", name, "then", place, "n"), reason, value=way.n)
+            ways = list(places.values())
             given = {w.strategy for w in ways if w.n is not None} - {w.strategy for w in ways if w.n is None}
             over = getattr(self.strategies[name], "over", None)
             for below in self.strategies[name].names_in("strategies"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.generators.models import sources
+from metagen.runs.declare import registry
 from metagen.runs.declare.specs.fields import ModelName
 from metagen.strategies.knockout import pairwise
 from metagen.strategies.parallel import MBR
@@ -43,7 +45,24 @@ def mbr(
     return MBR(generator, n, utility=utility, verifier=verifier, answer=answer)
 
 
-vars(mbr).update(chooses=True)
+def _asked(given: Mapping[str, Any]) -> str | None:
+    """What a judge cannot be to the definition of the utility: see `Strategy.conflict`."""
+    judge, utility = given["judge"], given["utility"]
+    if judge is None:
+        return None
+    if "judge" not in registry.parameters("utilities", utility.kind):
+        those = [k for k in registry.KINDS["utilities"] if "judge" in registry.parameters("utilities", k)]
+        return (
+            f"judge = {judge!r}: the utility {utility.kind} asks no judge; leave judge out, or take a utility of kind "
+            f"{' or '.join(those)}"
+        )
+    own = getattr(utility, "judge", None)
+    return (
+        None if own is None else f"judge = {judge!r}: the utility has its own, {own!r}; leave one of them out"
+    )
+
+
+vars(mbr).update(chooses=True, conflict=_asked)
 
 
 def rating(

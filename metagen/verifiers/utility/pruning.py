@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, abc
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ from metagen.verifiers.utility.base import (
     weight_array,
 )
 from metagen.verifiers.utility.pairs import distinct_sequences
+
+#: Why a utility is not pruned that compares with the mean of all.
+AGGREGATED: Final = (
+    "aggregate = True: pruning compares pair by pair, with no mean of all; leave out aggregate or prune"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class ConfidencePruning(Utility):
 
     `expected` is NaN for the dropped, so only the best is meant to be used; `matrix` is the utility's own.
     The order of references is drawn from the scope's seed and their texts: that of the pool plays no part.
+    Raises InputError for a utility that aggregates: it would not.
     """
 
     utility: Utility = field(kw_only=False)
@@ -57,6 +64,11 @@ class ConfidencePruning(Utility):
     alpha: Fraction = 0.99
     first: Count = 8
     resamples: Count = 500
+
+    @classmethod
+    def conflict(cls, given: abc.Mapping[str, Any]) -> str | None:
+        """What its fields cannot be to each other: see `Strategy.conflict`."""
+        return AGGREGATED if getattr(given["utility"], "aggregate", False) else None
 
     def __post_init__(self) -> None:
         self.name, self.symmetric = self.utility.name, self.utility.symmetric

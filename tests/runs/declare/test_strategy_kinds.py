@@ -67,7 +67,7 @@ strategies:
   borda: {kind: borda, verifier: prm, power: 2}
   first: {kind: rejection, verifier: prm, threshold: 0.9, batch: 2}
   exact: {kind: mbr, utility: {kind: exact}, verifier: prm}
-  chrf: {kind: mbr, utility: {kind: chrf, aggregate: true, prune: 0.99}}
+  chrf: {kind: mbr, utility: {kind: chrf, prune: 0.99}}
   named: {kind: universal, judge: judge}
   mixed: {kind: mixture, agents: [small, judge], layers: 2}
   vote: {kind: majority, n: 3}
@@ -154,6 +154,18 @@ def test_a_table_says_how_to_go_on(file: Path, tmp_path: Path) -> None:
         (
             "{kind: by_difficulty, edges: [0.5], then: [{strategy: soft}, 4]}",
             "strategies.soft.n: missing; 'best' goes on with it",
+        ),
+        (
+            "{kind: by_difficulty, edges: [0.5], then: [{generator: judge, n: 8}, 4]}",
+            "n = 8 is of a strategy, and only a generator is named",
+        ),
+        (
+            "{kind: by_difficulty, edges: [0.5], then: [4, {strategy: mixed, n: 8}]}",
+            "strategies.best.then.1.n = 8: 'mixed' (mixture) draws no n samples; leave n out",
+        ),
+        (
+            "{kind: depth_first, verifier: prm, step: {tokens: 8, max_tokens: 64}}",
+            "max_tokens = 64 bounds a step",
         ),
         ("{kind: by_difficulty, edges: [0.5], then: [16]}", "1 options for edges=(0.5,)"),
         ("{kind: by_difficulty, edges: [0.5], then: [2, 16]}", "an option of 2 samples, after first=4"),

@@ -26,7 +26,7 @@ generators: {small: {engine: model, max_tokens: 40}}
 verifiers: {rater: {kind: judge, generator: small, samples: 3}}
 strategies:
   exact: {kind: mbr, utility: {kind: exact, of: text, aggregate: false}}
-  chrf: {kind: mbr, utility: {kind: chrf, aggregate: true, prune: 0.9, char_order: 3, of: answer}}
+  chrf: {kind: mbr, utility: {kind: chrf, prune: 0.9, char_order: 3, of: answer}}
   rated: {kind: mbr, utility: {kind: judge, cue: 'Rate:'}, judge: rater}
   alone: {kind: mbr, utility: {kind: judge, judge: {kind: judge, generator: small, samples: 3}, cue: 'Rate:'}}
   called: {kind: mbr, utility: {kind: function, function: 'operator:eq', name: eq, symmetric: true}}
@@ -55,7 +55,7 @@ def test_a_file_says_of_a_utility_what_python_does(file: Path, tmp_path: Path) -
             assert isinstance(strategy, MBR)
             made[cell.strategy] = strategy.utility
     assert made["exact"].fingerprint == ExactAnswer(rule).fingerprint
-    chrf = ConfidencePruning(ChrF(aggregate=True, char_order=3, answer=rule), alpha=0.9)
+    chrf = ConfidencePruning(ChrF(char_order=3, answer=rule), alpha=0.9)
     assert made["chrf"].fingerprint == chrf.fingerprint
     assert isinstance(made["rated"], JudgeUtility) and made["rated"].respondent.question.cue == "Rate:"
     assert made["rated"].fingerprint == made["alone"].fingerprint
@@ -85,6 +85,30 @@ def test_a_file_says_of_a_utility_what_python_does(file: Path, tmp_path: Path) -
             "generator: smal}, cue",
             10,
             "alone.utility.judge.generator = 'smal'",
+        ),
+        (
+            "chrf, prune",
+            "chrf, aggregate: true, prune",
+            8,
+            "aggregate = True: pruning compares pair by pair",
+        ),
+        (
+            "{kind: judge, cue",
+            "{kind: judge, of: answer, cue",
+            9,
+            "of = 'answer': a utility of kind judge compares whole completions; leave .*one of exact, .*, edit, embed",
+        ),
+        (
+            "{kind: exact, of: text, aggregate: false}",
+            "{kind: exact}, judge: rater",
+            7,
+            "exact asks no judge; leave",
+        ),
+        (
+            "cue: 'Rate:'}}",
+            "cue: 'Rate:'}, judge: rater}",
+            10,
+            "judge = 'rater': the utility has its own, 'judge-",
         ),
         (
             "kind: exact, of: text, aggregate: false",

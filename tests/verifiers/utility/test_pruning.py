@@ -217,3 +217,8 @@ def test_a_budget_that_ends_leaves_what_was_found() -> None:
 def test_options_are_checked(options: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         ConfidencePruning(ChrF(), **options)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_what_compares_with_a_mean_is_not_pruned() -> None:
+    with pytest.raises(InputError, match="leave out aggregate or prune"):
+        ConfidencePruning(ChrF(aggregate=True))

@@ -19,7 +19,7 @@ from metagen.values import Fraction, Switch
 from metagen.verifiers.generative.way import WORDING
 from metagen.verifiers.rules import answer_rule
 from metagen.verifiers.utility.base import Utility
-from metagen.verifiers.utility.pruning import ConfidencePruning
+from metagen.verifiers.utility.pruning import AGGREGATED, ConfidencePruning
 
 
 class DerivedSpec(PartSpec):
@@ -142,6 +142,16 @@ class DerivedUtilitySpec(DerivedSpec):
     def _answering(self) -> Self:
         if self.of == "text" and getattr(self, "answer", None) is not None and self._whole:
             raise ValueError("answer is a rule for answers, and texts are compared; give of: answer")
+        if self.of == "answer" and not self._takes("answer"):
+            those = [
+                kind
+                for kind in registry.KINDS[self.section]
+                if "answer" in registry.parameters(self.section, kind)
+            ]
+            raise ValueError(
+                f"of = 'answer': a utility of kind {self.kind} compares whole completions; leave of out, or take one "
+                f"of {', '.join(those)}"
+            )
         return self
 
     @property
@@ -154,6 +164,8 @@ class DerivedUtilitySpec(DerivedSpec):
     def _aggregating(self) -> Self:
         if self.aggregate and not self._takes("aggregate"):
             raise ValueError(f"a utility of kind {self.kind} cannot aggregate; leave aggregate out")
+        if self.aggregate and self.prune is not None:
+            raise ValueError(AGGREGATED)
         return self
 
     def _takes(self, name: str) -> bool:

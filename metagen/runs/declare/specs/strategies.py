@@ -73,6 +73,11 @@ class OptionSpec(Spec):
     def _something(self) -> Self:
         if self.generator is None and self.strategy is None:
             raise ValueError("expected a generator, a strategy, or both")
+        if self.strategy is None and self.n is not None:
+            raise ValueError(
+                f"n = {self.n} is of a strategy, and only a generator is named; give strategy, such as a majority, or "
+                "leave n out"
+            )
         return self
 
     def names_in(self, section: Section) -> tuple[str, ...]:
@@ -110,6 +115,11 @@ class StepSpec(Spec):
         if self.tokens is not None and self.mark:
             raise ValueError(
                 "there are a mark and tokens, blocks that may end within an answer; leave one of them out"
+            )
+        if self.tokens is not None and self.max_tokens != type(self).model_fields["max_tokens"].default:
+            raise ValueError(
+                f"max_tokens = {self.max_tokens} bounds a step that ends at a delimiter, and tokens stand in its "
+                "place; leave one of them out"
             )
         return self
 
