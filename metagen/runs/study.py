@@ -281,7 +281,7 @@ def _complete(part: Part, directory: RunDirectory) -> State | None:
         not _same(directory, part.experiment)
         or state.status != "complete"
         or state.failures
-        or not directory.table("calls").exists()
+        or (part.experiment.executor.shards is None and not directory.table("calls").exists())
         or Makers.of_run(directory).files != recorded(part.experiment)
     ):
         return None

@@ -18,6 +18,7 @@ from metagen.runs import study as studies
 from metagen.runs.curves import collect, tune
 from metagen.runs.curves.study import Curve, Source, StudyResult, Tuned
 from metagen.runs.declare import plan
+from metagen.runs.declare import schema as experiments
 from metagen.runs.declare import study_schema as schema
 from metagen.runs.directory import RunDirectory, StudyDirectory, find
 from metagen.runs.page import report as run_report
@@ -114,6 +115,17 @@ def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write,
     study = schema.load(file, sets=["strategies.second={kind: sample}"])
     assert "large/second" in {c.name for c in studies.run(study, root, begins=began.append).curves}
     assert began == ["test"]
+
+
+@pytest.mark.parametrize(("executor", "complete"), [("{kind: ray, shards: 2}", True), ("local", False)])
+def test_a_role_that_ran_in_shards_has_no_table_of_calls(
+    study_file: Write, copied_study: Path, executor: str, complete: bool
+) -> None:
+    part = plan.test(schema.load(study_file(), sets=[f"executor={executor}"]), {})
+    directory = StudyDirectory(copied_study).role("test")
+    directory.experiment.write_text(experiments.dump(part.experiment), "utf-8")
+    directory.table("calls").unlink()
+    assert (studies._complete(part, directory) is not None) == complete
 
 
 def test_settings_once_frozen_are_read(study_file: Write, copied_study: Path) -> None:

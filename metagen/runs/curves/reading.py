@@ -386,7 +386,10 @@ class Run:
             spec = self._definitions.get(generator, {})
             given = self.sizes.get(name)
             shape = self.shapes.get(generator)
-            size = given.parameters if given else None if shape is None else float(shape.parameters)
+            size = float(shape.parameters) if shape else given.parameters if given else None
+            if given and size != given.parameters:
+                text = f"has {size:,.0f} parameters by its engine; study.sizes says {given.parameters:,.0f}"
+                self.notes.append(Note(name, f"{text}, which is left out"))
             temperature = spec.get("temperature")
             model = Model(name, size, None if temperature is None else float(temperature))
             if (before := found.setdefault(name, model)).temperature != model.temperature:

@@ -27,6 +27,7 @@ from metagen.runs.declare.specs import (
     OptionSpec,
     PartSpec,
     PluginSpec,
+    PoolSpec,
     ReplaySpec,
     model_of,
 )
@@ -49,6 +50,7 @@ class Combinations:
         yield from self._reward_models()
         yield from self._contexts()
         yield from self._adapters()
+        yield from self._pools()
         yield from self._circles()
         yield from self._numbers()
         yield from self._conflicts()
@@ -180,6 +182,19 @@ class Combinations:
                 )
                 yield self._fault(("engines", name, "kind"), reason, value=spec.kind)
 
+    def _pools(self) -> Iterator[Fault]:
+        """What replicas need is said where an engine takes it from."""
+        executor = self.source.data.get("executor")
+        pools = executor.get("pools") if isinstance(executor, dict) else None
+        engines = self.context.names["engines"]
+        if not isinstance(pools, dict) or not engines or not pools.keys() >= set(engines):
+            return
+        for name, field in PoolSpec.model_fields.items():
+            default = field.get_default(call_default_factory=True)
+            if (value := executor.get(name, default)) != default:
+                reason = "every engine has a pool of its own, which takes nothing from here; repeat it there"
+                yield self._fault(("executor", name), reason, value=value)
+
     def _circles(self) -> Iterator[Fault]:
         """No verifier is made of itself, and no strategy stands over itself."""
         sections: tuple[tuple[Section, dict[str, PartSpec]], ...] = (
@@ -264,6 +279,10 @@ class Combinations:
         for place, name in enumerate(allocation.strategies):
             spec = self.strategies.get(name)
             if spec is None:
+                continue
+            if (run := self._names_in_grid("strategies")) and name not in run:
+                reason = f"the grid does not run it; expected one of {', '.join(run)}"
+                yield self._fault(("allocation", "strategies", place), reason, value=name)
                 continue
             if not registry.says(spec.kind, "votes") or not spec.plain:
                 votes = " or ".join(registry.saying("votes"))

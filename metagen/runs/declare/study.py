@@ -142,6 +142,10 @@ class LimitSpec(Spec):
     def _one_of_both(self) -> Self:
         if self.halves == (self.n is not None):
             raise ValueError("expected n (an independent pool of so many samples) or halves: true")
+        if self.halves and self.seed != type(self).model_fields["seed"].default:
+            raise ValueError(
+                f"seed = {self.seed} is that of an independent pool; with halves nothing is drawn; leave it out"
+            )
         return self
 
 

@@ -119,6 +119,7 @@ class _Checks:
         yield from self._development()
         yield from self._limit()
         yield from self._budgets()
+        yield from self._accelerators()
         yield from self._alignment()
 
     def _fault(self, path: Place, expected: str, *, value: object = None) -> Fault:
@@ -284,6 +285,11 @@ class _Checks:
                     f"such as {{kind: best_of_n, verifier: {verifier}}} to the grid"
                 )
                 yield self._fault(("alignment", name), reason, value=verifier)
+
+    def _accelerators(self) -> Iterator[Fault]:
+        if self.spec.accelerators and self.experiment.executor.shards is not None:
+            reason = "drivers of shards keep no table of calls, of which times are modelled; leave out executor.shards"
+            yield self._fault(("accelerators",), reason)
 
     def _budgets(self) -> Iterator[Fault]:
         for cost in self.spec.budgets:

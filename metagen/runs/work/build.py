@@ -18,7 +18,7 @@ from metagen.generators.engine import Engine
 from metagen.generators.primitive import Primitive
 from metagen.generators.replay import ReplayGenerator
 from metagen.runs.declare import registry
-from metagen.runs.declare.cells import configurations
+from metagen.runs.declare.cells import configurations, sizes
 from metagen.runs.declare.parts import definitions_of, of_cells
 from metagen.runs.declare.specs import (
     AdapterSpec,
@@ -444,8 +444,8 @@ def _shared_sandbox() -> Any:
 def cautions(setup: Setup) -> list[str]:
     """What a reader of the results should know before they are made.
 
-    Which strategies an oracle steers, which choose among equal samples, and which scores are mapped by what these very
-    problems have taught.
+    Which strategies an oracle steers, which choose among equal samples, which scores are mapped by what these very
+    problems have taught, and an n of the grid that nothing is run with.
     """
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
@@ -456,6 +456,7 @@ def cautions(setup: Setup) -> list[str]:
     ] + [
         *(f"generators.{name}: {text}" for name, text in setup.alike),
         *_learned_here(setup),
+        *_unused_sizes(setup.experiment),
     ]
 
 
@@ -469,6 +470,17 @@ def _learned_here(setup: Setup) -> Iterator[str]:
                 apart(run, setup.task, f"verifiers.{name}.points")
             except InputError as error:
                 yield str(error)
+
+
+def _unused_sizes(experiment: Experiment) -> Iterator[str]:
+    """An n of the grid that none of its strategies takes."""
+    given = experiment.grid.n
+    own = {name: sizes(experiment.strategies[name], given) for name in experiment.grid.strategies}
+    if given and not any(one is given for one in own.values()):
+        those = ", ".join(
+            f"{name} has {'no n' if list(one) == [None] else 'its own'}" for name, one in own.items()
+        )
+        yield f"grid.n = {list(given)}: nothing runs with it: {those}"
 
 
 def _enough(

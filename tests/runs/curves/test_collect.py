@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from metagen.cost import ModelShape
 from metagen.errors import DataError, InputError
 from metagen.runs.curves import collect
 from metagen.runs.curves.measured import derive
-from metagen.runs.curves.reading import POOLED_SECONDS
+from metagen.runs.curves.reading import POOLED_SECONDS, Run
 from metagen.runs.curves.study import StudyResult
 from metagen.runs.declare import schema
+from metagen.runs.declare.study import SizeSpec
 from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 
@@ -51,6 +53,17 @@ def test_means_over_problems_are_the_results_of_the_run(study_experiment_file: W
     )
     assert [n.text for n in result.notes if n.about == "seconds"] == [POOLED_SECONDS]
     assert result.problems == tuple(f"sum-{i}" for i in range(9)) and result.levels.tolist() == [1, 2, 3] * 3
+
+
+def test_a_size_that_is_known_beats_one_that_is_stated(study_experiment_file: Write, tmp_path: Path) -> None:
+    shape = ModelShape(layers=2, width=8, heads=2, kv_heads=1, head_dim=4, ff=16, vocab=11)
+    reading = Run(run(study_experiment_file(), tmp_path / "run"), sizes={"small": SizeSpec(parameters=5e9)})
+    vars(reading)["shapes"] = {"small": shape}
+    result = reading.result()
+    assert {model.name: model.size for model in result.models} == {"small": shape.parameters, "large": None}
+    assert any(
+        note.about == "small" and "study.sizes says 5,000,000,000" in note.text for note in result.notes
+    )
 
 
 def test_a_sample_is_one_point(study_experiment_file: Write, tmp_path: Path) -> None:

@@ -288,6 +288,11 @@ FAULTS = [
      "scaling, num_cpus, num_gpus, resources, bundles, kind, concurrency, address, pools, shards, deadline, "
      "replacements; did you mean 'concurrency'?"),
     ("concurrency: 8", "concurrency: 0", "21: executor.concurrency = 0: expected an integer ≥ 1"),
+    ("{concurrency: 8}", "{kind: ray, num_gpus: 1, pools: {mid: {num_gpus: 1}}}", "21: executor.num_gpus = 1: every "
+     "engine has a pool of its own, which takes nothing from here; repeat it there"),
+    ("{concurrency: 8}", "{concurrency: 8}\nallocation: {total: {calls: 9}, first: 8}", "22: allocation = "
+     "{'first': 8, 'total': {'calls': 9}}: first = 8 is for shares by difficulty; give strategies and held_out, or "
+     "leave first out"),
     ("seed: 7", "seed: 7\nseed: 8", "3: seed: given twice, first on line 2; remove one"),
 ]  # fmt: skip
 

@@ -53,6 +53,7 @@ def test_an_experiment_is_a_study_and_a_study_is_no_experiment(
     [
         ("study.limit.seed=3", "study.limit.seed = 3: the same seed draws the same samples"),
         ("study.limit.halves=true", "study.limit = {'halves': True, 'n': 16, 'seed': 1}: expected n"),
+        ("study.limit={halves: true, seed: 7}", "seed = 7 is that of an independent pool; with halves nothing is"),
         ("study.limits={}", "study.limits = {}: no such field; expected one of"),
         ("study.budgets={flop: [1.0]}", "did you mean 'flops'?"),
         ("study.budgets={samples: [0.0]}", "expected a number > 0"),
@@ -86,6 +87,13 @@ def test_faults_say_place_value_and_what_was_expected(study_file: Write, change:
     assert expected in faults(
         study_file(), "verifiers.unused={kind: 'metagen_toy:verifier', name: unused}", change
     )
+
+
+def test_times_are_not_modelled_of_shards(study_file: Write) -> None:
+    found = faults(
+        study_file(), "executor={kind: ray, shards: 2}", "study.accelerators={a: {hardware: h200}}"
+    )
+    assert "study.accelerators: drivers of shards keep no table of calls" in found
 
 
 def test_greedy_decoding_has_nothing_to_tune(study_file: Write) -> None:

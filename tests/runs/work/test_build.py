@@ -136,6 +136,24 @@ def test_votes_among_equal_samples_are_told_before_and_with_the_results(file: Pa
         assert not setup.notes and not any("temperature" in text for text in cautions(setup))
 
 
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["grid.strategies=[single]"], ["grid.n = [1, 2]: nothing runs with it: single has no n"]),
+        (
+            ["grid.strategies=[single, majority]", "strategies.majority.n=4"],
+            ["grid.n = [1, 2]: nothing runs with it: single has no n, majority has its own"],
+        ),
+        (["grid.strategies=[single, majority]"], []),
+    ],
+)
+def test_an_n_of_the_grid_that_nothing_runs_with_is_told_before(
+    file: Path, sets: list[str], said: list[str]
+) -> None:
+    with open_setup(load(file, sets=sets)) as setup:
+        assert [text for text in cautions(setup) if "grid.n" in text] == said
+
+
 def check(strategy: Strategy, prompt: object) -> None:
     result = strategy.solve(prompt, seed=1)  # type: ignore[arg-type]
     assert result.candidates

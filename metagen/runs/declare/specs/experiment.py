@@ -109,6 +109,11 @@ class AllocationSpec(Spec):
                 "strategies and held_out go together: the run on other problems that these strategies' shares are "
                 "learned from; without both, all shares are equal"
             )
+        for name in () if self.strategies else ("first", "groups"):
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} = {value} is for shares by difficulty; give strategies and held_out, or leave {name} out"
+                )
         if self.strategies and len(self.total.divisible) > 1:
             limits = ", ".join(self.total.divisible)
             raise ValueError(
