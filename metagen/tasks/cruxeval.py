@@ -107,6 +107,8 @@ class CRUXEvalTask(RecordTask):
     ) -> None:
         if mode not in get_args(Mode):
             raise InputError(f"mode={mode!r}: expected one of {', '.join(get_args(Mode))}")
+        if mode == "output" and grader is not None:
+            raise InputError("grader is for mode='input'; leave it out")
         self.mode, self._grader = mode, grader or sandbox_grader()
         given = "input" if mode == "output" else "output"
         self._asking = ASKINGS[mode].adapt("question", "code", given, prompt=prompt, form=form, shots=shots)

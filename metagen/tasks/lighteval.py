@@ -67,6 +67,10 @@ class LightevalTask(Task):
     ) -> None:
         self.name, self.delimiter, self.mark = task, delimiter, mark
         self._answer = answer_rule(answer)
+        if custom_tasks is not None and module is not None:
+            raise InputError(
+                f"module={module!r}: custom_tasks names the file that has the task; leave one of them out"
+            )
         if find_spec("lighteval") is None:
             raise InputError("a task of lighteval needs that library; pip install lighteval beside metagen")
         if custom_tasks is not None:

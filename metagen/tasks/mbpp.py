@@ -128,6 +128,8 @@ class MBPPTask(CodeTask):
         setup = "\n".join(part for part in (*_imports(solution, tests), setup) if part)
         names = _entry_points(solution, tests)
         used = _other_names(solution, (setup, *tests), names)
+        if self._challenge and "challenge_test_list" not in record:
+            raise DataError("challenge=True: there is no challenge_test_list; leave challenge out")
         more = _tests(record, "challenge_test_list") if self._challenge else ()
         shown = tests[: self._shown]
         values = {"question": asked, "tests": _shown(shown, names)}

@@ -43,6 +43,12 @@ class ReasoningGymTask(Task):
 
     name = "reasoning_gym"
 
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        """What its fields cannot be to each other: see `Strategy.conflict`."""
+        twice = next((name for name in ("size", "seed") if name in given["config"]), None)
+        return twice and f"config.{twice}: is given by {twice}, outside of config; leave it out there"
+
     def __post_init__(self) -> None:
         self._data = _create(self.dataset, {"size": self.size, "seed": self.seed, **self.config})
         self._rule = TextRule(pattern=PATTERN)

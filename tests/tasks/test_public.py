@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,15 @@ from metagen.errors import DataError, InputError
 from metagen.sequence import Sequence
 from metagen.tasks.aime import AIMETask
 from metagen.tasks.base import Problem, Task
-from metagen.tasks.cruxeval import PATTERN, CRUXEvalTask
+from metagen.tasks.bbh.task import BBHTask
+from metagen.tasks.cruxeval import PATTERN, CRUXEvalTask, sandbox_grader
 from metagen.tasks.gsm8k import GSM8KTask
 from metagen.tasks.humaneval import HumanEvalTask
+from metagen.tasks.lighteval import LightevalTask
 from metagen.tasks.math_dataset import MathTask, last_box
 from metagen.tasks.mbpp import MBPPTask
+from metagen.tasks.reasoning_gym import ReasoningGymTask
+from metagen.tasks.records import Hub
 from metagen.template import escape
 from metagen.verifiers.base import AnswerRule
 from metagen.verifiers.function import FunctionRule
@@ -429,6 +434,34 @@ def test_any_arguments_that_give_the_output_are_right() -> None:
     assert graded(few, problem, "Answer: f([2], [1], [])\n\n```python\ny\n```\nAnswer: f(0)") == [1]
     with pytest.raises(InputError, match=r"mode='both'"):
         CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", mode="both")  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CRUXEvalTask(EXCERPTS / "cruxeval.jsonl", grader=sandbox_grader()), "grader is for mode='input'"),
+        (lambda: BBHTask(Hub("bbh", "word_sorting"), subtask="navigate"),
+         "subtask='navigate': 'bbh/word_sorting/test' is of word_sorting; leave subtask out"),
+        (lambda: LightevalTask("gsm8k", custom_tasks="mine.py", module="m"), "module='m': custom_tasks names the file"),
+        (lambda: ReasoningGymTask("gcd", config={"size": 9}), "config.size: is given by size, outside of config"),
+        (lambda: ReasoningGymTask("gcd", config={"seed": 9}), "config.seed: is given by seed, outside of config"),
+    ],
+)  # fmt: skip
+def test_fields_that_would_do_nothing_or_undo_another_are_refused(
+    make: Callable[[], Task], message: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        make()
+
+
+def test_mbpp_has_no_challenge_where_the_data_have_none(written: Callable[..., Path]) -> None:
+    record, *_ = rows(EXCERPTS / "mbpp.jsonl")
+    assert MBPPTask(written({**record, "challenge_test_list": []}), challenge=True)
+    del record["challenge_test_list"]
+    with pytest.raises(
+        DataError, match="challenge=True: there is no challenge_test_list; leave challenge out"
+    ):
+        MBPPTask(written(record), challenge=True)
 
 
 # -- faults ---------------------------------------------------------------------------------------------------------

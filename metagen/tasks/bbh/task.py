@@ -122,6 +122,10 @@ class BBHTask(RecordTask):
         self.subtask = subtask or _named(self.source)
         if self.subtask is not None and self.subtask not in get_args(Subtask):
             raise InputError(f"subtask={subtask!r}: expected one of {', '.join(get_args(Subtask))}")
+        if (named := _named(self.source)) not in (None, self.subtask):
+            raise InputError(
+                f"subtask={subtask!r}: {str(self.source)!r} is of {named}; leave subtask out, or give its own data"
+            )
         answers = self._form_of_targets() if self.subtask is None else OTHERS.get(self.subtask, OPTIONS)
         self._asking = _asking(self.subtask, answers, form, examples, shots).adapt(
             "question", prompt=prompt, form=form, shots=shots

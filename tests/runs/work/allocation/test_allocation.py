@@ -181,7 +181,7 @@ def test_a_held_out_run_that_does_not_fit_is_refused(file: Path, sets: list[str]
          "allocation.strategies.0 = 'best-of-n': expected a strategy of kind majority or weighted"),
         (["strategies.vote={kind: majority, over: equal}", "allocation.strategies=[vote]"], "over no other"),
         (["grid.strategies=[equal, weighted]"],
-         "allocation.strategies.0 = 'majority': the grid does not run it; expected one of weighted, equal"),
+         "allocation.strategies.0 = 'majority': the grid does not run it; expected one of equal, weighted"),
         (["allocation={total: {calls: 9}, groups: 3}"], "groups = 3 is for shares by difficulty"),
         (["allocation.first=17"], "allocation.first = 17: 'majority' draws 16 at most"),
         (["allocation.first=4", "grid.n=[3, 16]"], "allocation.first = 4: 'majority' draws 3 at most"),
