@@ -8,9 +8,9 @@ from dataclasses import field
 
 import numpy as np
 
-from metagen.errors import UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.parts import part
-from metagen.strategies.adaptive.stopping import Floats, Ints, StoppingRule
+from metagen.strategies.adaptive.stopping import Floats, Ints, StoppingRule, simple_rules
 from metagen.strategies.aggregators import Aggregator
 from metagen.strategies.candidates import Candidate
 from metagen.strategies.parallel import ParallelStrategy
@@ -24,7 +24,8 @@ class AdaptiveStrategy(ParallelStrategy):
     The samples are those of every other parallel strategy, in the same order: k of them are the first k of the full
     vote. The number drawn is that of the result's candidates. A larger batch keeps engines busy, and draws up to
     batch − 1 samples more than the rule needs. Authors of such strategies write `_aggregator` and `_rule`.
-    Raises InputError for n < 1 or batch < 1, UnsupportedError for a generator whose draws are joint.
+    Raises InputError for n < 1 or batch < 1, and for a rule on answers or scores where the aggregator has none;
+    UnsupportedError for a generator whose draws are joint.
     """
 
     def __post_init__(self) -> None:
@@ -35,6 +36,24 @@ class AdaptiveStrategy(ParallelStrategy):
                 "be asked before all are drawn; take a verifier that scores one alone"
             )
         self.stopping = self._rule()
+        for rule in simple_rules(self.stopping):
+            if odd := self._blind(rule):
+                raise InputError(f"{type(self).__name__}: rule={rule!r} {odd}")
+
+    def _blind(self, rule: StoppingRule) -> str | None:
+        """What a rule needs to see and the aggregator does not show."""
+        chooser = type(self.chooser).__name__
+        if rule.needs == "scores" and self.verifier is None:
+            return (
+                f"looks at scores, and {chooser} has no verifier, so that every sample counts 1; give an aggregator "
+                "with a verifier, or a rule on answers such as Beta()"
+            )
+        if rule.needs == "answers" and self.answer is None:
+            return (
+                f"counts answers, and {chooser} has no answer rule, so that it would never stop; give the aggregator "
+                "answer=, or a rule on scores such as Sure(0.9)"
+            )
+        return None
 
     @abstractmethod
     def _rule(self) -> StoppingRule:

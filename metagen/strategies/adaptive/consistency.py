@@ -35,6 +35,8 @@ class Beta(StoppingRule):
     confidence: the probability.
     """
 
+    needs = "answers"
+
     confidence: Certainty = 0.95
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
@@ -48,6 +50,8 @@ class Dirichlet(StoppingRule):
 
     Answers that nobody gave have no share; a single answer is compared with one of them. confidence: the probability.
     """
+
+    needs = "answers"
 
     confidence: Certainty = 0.95
 

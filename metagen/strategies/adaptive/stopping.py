@@ -8,7 +8,9 @@ either does, `a & b` when both do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ Bools = NDArray[np.bool_]
 
 class StoppingRule(Part, ABC):
     """Says of each row of samples whether it is enough. A rule is a value: its repr names all of it."""
+
+    #: What it decides nothing without; None of a rule that does not say.
+    needs: ClassVar[Literal["answers", "scores"] | None] = None
 
     @abstractmethod
     def stops(self, classes: Ints, weights: Floats) -> Bools:
@@ -85,6 +90,8 @@ class Decided(StoppingRule):
     Lossless for votes whose weights are at most 1 each. n: samples in all; in a file those of the strategy by default.
     """
 
+    needs = "answers"
+
     n: Count
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
@@ -107,6 +114,15 @@ def leaders(gathered: Floats) -> tuple[Floats, Floats]:
     return top[:, -1], top[:, -2]
 
 
+def simple_rules(rule: StoppingRule) -> Iterator[StoppingRule]:
+    """The rules that a rule combines, however deep; itself, if it combines none."""
+    if not isinstance(rule, AnyOf | AllOf):
+        yield rule
+        return
+    for one in rule.rules:
+        yield from simple_rules(one)
+
+
 def _parts(rule: StoppingRule, kind: type[AnyOf] | type[AllOf]) -> tuple[StoppingRule, ...]:
     """The members of a combination of this kind, so that a | b | c is flat."""
     return rule.rules if isinstance(rule, kind) else (rule,)
@@ -122,6 +138,8 @@ class Predictive(StoppingRule):
     know it as the predictive probability; it is not from a paper on adaptive voting. n: samples in all; in a file those
     of the strategy by default. confidence: the probability.
     """
+
+    needs = "answers"
 
     n: Count
     confidence: Certainty = 0.97

@@ -28,6 +28,8 @@ class Sure(StoppingRule):
         [True, False]
     """
 
+    needs = "scores"
+
     threshold: values.Share
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:
@@ -48,6 +50,8 @@ class Share(StoppingRule):
         >>> Share(0.8, mass=1.5).stops(np.array([[0, 0, 1], [0, 1, 1]]), np.array([[1, 0.9, 0.2], [1, 1, 1]])).tolist()
         [True, False]
     """
+
+    needs = "answers"
 
     share: Fraction = 0.9
     mass: Positive = 2.0

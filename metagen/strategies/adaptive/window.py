@@ -23,6 +23,8 @@ class Unanimous(StoppingRule):
     A sample without an answer breaks a window. size: samples of a window.
     """
 
+    needs = "answers"
+
     size: Count = 5
 
     def stops(self, classes: Ints, weights: Floats) -> Bools:

@@ -399,5 +399,8 @@ def test_parts_that_do_not_fit_are_told_when_it_is_built(file: Path) -> None:
         made(file, "strategies.exact.utility={kind: preference}")
     with pytest.raises(ConfigError, match=r"ask: cannot import 'no.such:thing'"):
         made(file, "strategies.exact={kind: refinement, verifier: prm, ask: {form: 'no.such:thing'}}")
+    with pytest.raises(InputError, match=r"strategies\.exact: Adaptive: rule=Sure.* has no verifier"):
+        rule = "{kind: any_of, rules: [{kind: sure, threshold: 0.9}, {kind: beta}]}"
+        made(file, f"strategies.exact={{kind: adaptive, aggregator: {{kind: majority}}, rule: {rule}}}")
     with pytest.raises(InputError, match="'prm' does not compare pairs"):
         made(file, "strategies.exact={kind: mbr, utility: {kind: preference}, judge: prm}")

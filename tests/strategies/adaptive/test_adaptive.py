@@ -280,6 +280,42 @@ def test_bad_numbers_and_joint_draws_are_refused_when_it_is_built() -> None:
         AdaptiveConsistency(beams, 8, answer=last_word)
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "rule", "words"),
+    [
+        (
+            Majority(last_word),
+            Sure(0.9),
+            r"rule=Sure\(threshold=0.9\) looks at scores, and Majority has no verifier",
+        ),
+        (
+            Majority(last_word),
+            Beta() | (Sure(0.9) & Decided(9)),
+            r"rule=Sure\(threshold=0.9\) looks at scores",
+        ),
+        (Best(first_word), Beta(), r"rule=Beta\(.*\) counts answers, and Best has no answer rule"),
+        (
+            Best(first_word),
+            Sure(0.9) | Share(),
+            r"rule=Share\(.*\) counts answers, and Best has no answer rule",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_see_what_it_looks_at_is_refused(
+    aggregator: Aggregator, rule: StoppingRule, words: str
+) -> None:
+    with pytest.raises(InputError, match=f"^Adaptive: {words}"):
+        Adaptive(numbers(), 20, aggregator, rule)
+    Adaptive(numbers(), 20, Weighted(first_word, last_word), rule)
+
+
+@pytest.mark.parametrize("rule", [Share(), Beta(), Dirichlet(), Unanimous(2), Decided(9), Predictive(9)])
+def test_a_rule_on_answers_needs_no_scores(rule: StoppingRule) -> None:
+    Adaptive(numbers(), 20, Majority(last_word), rule)
+    with pytest.raises(InputError, match="has no answer rule"):
+        Adaptive(numbers(), 20, Best(first_word), rule)
+
+
 def test_fingerprints_tell_configurations_apart() -> None:
     g = numbers()
     made: list[Strategy] = [
