@@ -38,6 +38,11 @@ class Thinking:
             raise InputError(
                 f"Thinking: least={self.least!r}: expected tokens of thought, from 0 to most={self.most!r}"
             )
+        if not self.least and self.waits > 1:
+            raise InputError(
+                f"Thinking: waits={self.waits!r}: an end is put off only while a thought is shorter than least, and "
+                "least=0; give least, such as the same as most, or leave waits out"
+            )
 
 
 def thinking_of(prompt: Prompt, thinking: Thinking | Mapping[str, Thinking]) -> Thinking:
@@ -83,11 +88,16 @@ class BudgetForcing(Strategy):
 
     def __post_init__(self) -> None:
         self._thinker = self.thinker or stop_at(self.generator, self.end)
-        self._count = counter(self.generator, self.count, type(self).__name__)
+        self._count = counter(type(self).__name__, self.count, self._thinker, self.generator)
         self.accepts_prefix = self._thinker.accepts_prefix
         params: Any = getattr(self.generator, "params", None)
         room = params.max_tokens if params else None
         budgets = [self.thinking] if isinstance(self.thinking, Thinking) else list(self.thinking.values())
+        if self.wait != type(self).wait and not any(t.least for t in budgets):
+            raise InputError(
+                f"{type(self).__name__}: wait={self.wait!r} takes the place of an end that comes before least, and "
+                "least=0; give Thinking(least=…), or leave wait out"
+            )
         if not self.generator.accepts_prefix:
             raise UnsupportedError(
                 f"{self.generator!r} cannot go on from a thought to an answer; BudgetForcing needs that"

@@ -7,31 +7,45 @@ from dataclasses import field
 from typing import Any
 
 from metagen import values
-from metagen.errors import UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate
-from metagen.values import Amount
+from metagen.values import Amount, show
 from metagen.verifiers.base import AnswerRule
 
 #: Tokens of a text.
 Count = Callable[[str], int]
 
 
-def counter(generator: Generator, count: Count | None, what: str) -> Count:
-    """`count`, or what the generator's engine counts; UnsupportedError where it has no ids. what: who needs it."""
+def counter(what: str, count: Count | None, writer: Generator, *others: Generator) -> Count:
+    """`count`, or what the engine of one of the generators counts. what: who needs it.
+
+    Raises UnsupportedError where neither is there, InputError for a count beside a writer's ids, which are counted.
+    """
     if count is not None:
+        if _encoder(writer) is not None:
+            raise InputError(
+                f"{what}: count={show(count)}: {writer!r} has token ids, which are counted in its place; leave count "
+                "out"
+            )
         return count
-    encode: Any = getattr(getattr(generator, "engine", None), "encode", None)
-    if encode is None or getattr(generator, "tokenizer_fingerprint", None) is None:
+    encode = next((found for one in (writer, *others) if (found := _encoder(one))), None)
+    if encode is None:
         raise UnsupportedError(
-            f"{what} counts tokens, and {type(generator).__name__} has no token ids; give it count=, such as "
+            f"{what} counts tokens, and {type(writer).__name__} has no token ids; give it count=, such as "
             "lambda text: len(text.split()), or a generator over an engine with ids"
         )
     return lambda text: len(encode(text))
+
+
+def _encoder(generator: Generator) -> Any:
+    """What makes token ids of a text; None for a generator without ids."""
+    known = getattr(generator, "tokenizer_fingerprint", None) is not None
+    return getattr(getattr(generator, "engine", None), "encode", None) if known else None
 
 
 def new_tokens(before: Sequence, after: Sequence, count: Count) -> int:
@@ -83,7 +97,7 @@ class LengthControl(Strategy):
         name = type(self).__name__
         if not self.generator.independent:
             raise UnsupportedError(f"{name} draws until one fits; {self.generator!r} draws jointly")
-        self._count = counter(self.generator, self.count, name)
+        self._count = counter(name, self.count, self.generator)
 
     @classmethod
     def conflict(cls, given: Mapping[str, Any]) -> str | None:

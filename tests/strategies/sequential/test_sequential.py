@@ -100,7 +100,8 @@ def test_a_reopened_end_goes_on_with_the_ids_of_the_model(engine: EnumerableEngi
 
 
 def forced(generator: EngineGenerator, **thinking: int) -> BudgetForcing:
-    return BudgetForcing(generator, Thinking(**thinking), end="/", wait="w")
+    budget = Thinking(**thinking)
+    return BudgetForcing(generator, budget, end="/", wait="w" if budget.least else "Wait")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_each_problem_may_have_a_budget_of_its_own(generator: EngineGenerator) -
 
 def test_a_cue_stands_between_thought_and_answer(engine: EnumerableEngine) -> None:
     generator = engine.generator(max_tokens=40)
-    strategy = BudgetForcing(generator, Thinking(most=1), end="/", wait="w", cue="7")
+    strategy = BudgetForcing(generator, Thinking(most=1), end="/", cue="7")
     assert strategy.solve("q").text == "t/7"
 
 
@@ -191,38 +192,61 @@ def test_a_thinker_that_cannot_be_cut_or_sent_on_is_refused_where_it_would_have_
         with pytest.raises(UnsupportedError, match="cannot be stopped after a number of tokens"):
             BudgetForcing(generator, thinking, end="/", thinker=whole)
     for thinking in (Thinking(), Thinking(most=0), Thinking(least=3)):
-        BudgetForcing(generator, thinking, end="/", thinker=whole, wait="w").solve("q")
+        wait = "w" if thinking.least else "Wait"
+        BudgetForcing(generator, thinking, end="/", thinker=whole, wait=wait).solve("q")
     fresh = ReplayGenerator({"p": ["t"]})
     with pytest.raises(UnsupportedError, match="cannot be sent on with 'w'"):
         BudgetForcing(generator, Thinking(least=3), end="/", thinker=fresh, wait="w")
     with pytest.raises(UnsupportedError, match="cannot go on from a thought"):
-        BudgetForcing(fresh, Thinking(), end="/", thinker=generator, count=len)
+        BudgetForcing(fresh, Thinking(), end="/", thinker=generator)
     made = BudgetForcing(generator, Thinking(least=3, waits=0), end="/", thinker=fresh)
     assert not made.accepts_prefix and made.solve(Prompt("p", text="q")).text == "t/1"
 
 
-def test_what_counts_is_part_of_the_fingerprint(generator: EngineGenerator) -> None:
-    counts = [None, len, letters, lambda text: len(text.split()), lambda text: len(text) // 4]
-    forcing = {BudgetForcing(generator, Thinking(), end="/", count=count).fingerprint for count in counts}
-    control = {LengthControl(generator, most=9, count=count).fingerprint for count in counts}
-    assert len(forcing) == len(control) == len(counts)
+def test_what_counts_is_part_of_the_fingerprint() -> None:
+    counts = [len, letters, lambda text: len(text.split()), lambda text: len(text) // 4]
+    words = numbers()
+    forcing = [
+        BudgetForcing(words, Thinking(), end="/", thinker=words, count=count).fingerprint for count in counts
+    ]
+    control = [LengthControl(words, most=9, count=count).fingerprint for count in counts]
+    assert len({*forcing}) == len({*control}) == len(counts)
+
+
+def test_a_count_beside_token_ids_is_refused(generator: EngineGenerator) -> None:
+    for make in (
+        lambda: LengthControl(generator, most=9, count=len),
+        lambda: BudgetForcing(generator, Thinking(), end="/", count=len),
+        lambda: BudgetForcing(numbers(), Thinking(), end="/", thinker=generator, count=len),
+    ):
+        with pytest.raises(InputError, match=r"count=.*has token ids, which are counted in its place; leave"):
+            make()
+    for count in (len, None):
+        BudgetForcing(generator, Thinking(), end="/", thinker=numbers(), count=count)
 
 
 def test_contradictions_are_refused_when_it_is_built(generator: EngineGenerator) -> None:
     for thinking, words in (({"most": -1}, "most=-1"), ({"most": 1.5}, "most=1.5"), ({"least": 1.5}, "least=1.5"),
                             ({"waits": True}, "waits=True"), ({"least": 5, "most": 4}, "least=5.*from 0 to most=4"),
-                            ({"waits": -1}, "waits=-1")):  # fmt: skip
+                            ({"waits": -1}, "waits=-1"),
+                            ({"waits": 3}, "waits=3: an end is put off only .* and least=0; give")):  # fmt: skip
         with pytest.raises(InputError, match=words):
             Thinking(**thinking)
     with pytest.raises(InputError, match=r"max_tokens=40 counts thought and answer.*most ≤ 38"):
         forced(generator, most=39)
+    for waiting in (Thinking(most=9), {"a": Thinking(), "b": Thinking(most=1)}):
+        with pytest.raises(
+            InputError, match=r"BudgetForcing: wait='w' takes the place of an end.* least=0; give"
+        ):
+            BudgetForcing(generator, waiting, end="/", wait="w")
+    BudgetForcing(generator, {"a": Thinking(), "b": Thinking(least=1)}, end="/", wait="w")
     with pytest.raises(InputError, match="end=''"):
         BudgetForcing(generator, Thinking(), end="")
     with pytest.raises(UnsupportedError, match=r"BudgetForcing counts tokens.*give it count="):
         BudgetForcing(numbers(), Thinking(), end="/", thinker=numbers())
     with pytest.raises(UnsupportedError, match="no sampling parameters"):
         BudgetForcing(numbers(), Thinking(), end="/", count=len)
-    prints = {forced(generator, **t).fingerprint for t in ({}, {"most": 1}, {"least": 1}, {"waits": 2})}
+    prints = {forced(generator, **t).fingerprint for t in ({}, {"most": 1}, {"least": 1}, {"waits": 0})}
     assert len(prints) == 4 and forced(generator).fingerprint == forced(generator).fingerprint
 
 
@@ -325,8 +349,8 @@ def test_the_parallel_side_never_spends_more(generator: EngineGenerator) -> None
     rule = FunctionRule(lambda text: text.partition("/")[2] or None)
     vote = MajorityVote(generator, 64, answer=rule)
     prompts = [Prompt(str(i), text="?") for i in range(2)]
-    for least, samples in ((0, 1), (6, 2)):
-        pairs = asyncio.run(at_equal_compute(forced(generator, least=least, waits=9), vote, prompts))
+    for thinking, samples in (({}, 1), ({"least": 6, "waits": 9}, 2)):
+        pairs = asyncio.run(at_equal_compute(forced(generator, **thinking), vote, prompts))
         for pair, prompt in zip(pairs, prompts, strict=True):
             assert pair.prompt == prompt and 0.5 < pair.share <= 1.0
             whole = [c for c in pair.parallel.candidates if c.sequence.finish == "eos"]
@@ -351,7 +375,7 @@ def test_more_thought_is_more_accuracy_on_the_embedded_model(small: TorchEngine)
     greedy = small.generator(temperature=0.0, max_tokens=160)
 
     async def right(most: int | None) -> float:
-        strategy = BudgetForcing(greedy, Thinking(most=most), end="A:", wait="\n", answer=task.answer)
+        strategy = BudgetForcing(greedy, Thinking(most=most), end="A:", answer=task.answer)
         results = await asyncio.gather(*(strategy.asolve(p.prompt) for p in problems))
         assert all(most is None or len(r.text.partition("A:")[0]) <= most for r in results), (
             "a token is a character"
