@@ -73,6 +73,17 @@ def _asks_for_conflicts(cls: type, after: Callable[..., None] | None) -> Callabl
     return ask
 
 
+def unused(cls: Any, given: Mapping[str, Any], *cases: tuple[str, bool, str]) -> str | None:
+    """For a `conflict`: the first field that does nothing beside the others and is not as by default, and why.
+
+    cases: a field, whether it does nothing, and what is said of it behind its name and value.
+    """
+    for name, nothing, why in cases:
+        if nothing and given.get(name, usual := getattr(cls, name)) != usual:
+            return f"{name}={given[name]!r} {why}"
+    return None
+
+
 def arguments_of(thing: object) -> Iterator[tuple[str, Any]]:
     """The arguments that a part was made with, by name: its fields, and those of a constructor of its own.
 

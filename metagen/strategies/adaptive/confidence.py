@@ -13,6 +13,7 @@ Both are larger for more confident, and weigh a vote as they are.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from metagen.border import checked
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
+from metagen.parts import unused
 from metagen.sequence import MOST_CONFIDENT, Score, Sequence
 from metagen.values import Count, Fraction
 
@@ -43,6 +45,10 @@ class Confidence:
     window: Count = 16
     share: Fraction = 0.1
     of: Source = "chosen"
+
+    def __post_init__(self) -> None:
+        if odd := beside(Confidence, vars(self)):
+            raise InputError(f"Confidence: {odd}")
 
     def __call__(self, tokens: ArrayLike) -> float:
         """Of one number a token, as `of_tokens` gives them. 0 for no tokens, and where a chosen one had no probability.
@@ -104,6 +110,16 @@ class Confidence:
             case "bottom":
                 means = np.sort(groups(values, self.window))
                 return float(means[: max(1, round(self.share * len(means)))].mean())
+
+
+def beside(cls: Any, given: Mapping[str, Any]) -> str | None:
+    """The first field that does nothing beside a measure, and why: see `unused`."""
+    measure = given.get("measure")
+    return unused(
+        cls, given,
+        ("window", measure == "mean", "is of groups, and measure='mean' has none; leave it out"),
+        ("share", measure != "bottom", f"is of measure='bottom', and measure={measure!r}; leave it out"),
+    )  # fmt: skip
 
 
 def groups(values: Floats, window: int) -> Floats:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections import abc
 from dataclasses import field, replace
-from typing import Final
+from typing import Any, Final
 
 from metagen.errors import InputError
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Sequence
-from metagen.strategies.adaptive.confidence import Confidence, Measure, Source
+from metagen.strategies.adaptive.confidence import Confidence, Measure, Source, beside
 from metagen.strategies.aggregate import Selection, weighted_vote
 from metagen.strategies.aggregators import Aggregator, texts
 from metagen.strategies.candidates import Candidate
@@ -69,6 +69,10 @@ class ConfidentVote(ParallelStrategy):
     window: Count = 16
     share: Fraction = 0.1
     of: Source = "chosen"
+
+    @classmethod
+    def conflict(cls, given: abc.Mapping[str, Any]) -> str | None:
+        return beside(cls, given)
 
     def _aggregator(self) -> Aggregator:
         confidence = Confidence(self.measure, self.window, self.share, self.of)

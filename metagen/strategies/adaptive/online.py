@@ -11,11 +11,13 @@ whole samples, and tokens are all that is saved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import Any
 
 from metagen.errors import InputError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.parts import part
+from metagen.parts import part, unused
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Tokens, Until
 from metagen.strategies.adaptive.adaptive import ballots
@@ -61,6 +63,16 @@ class OnlineConfidence(Strategy):
     rule: StoppingRule | None = None
     batch: Count | None = None
     confidence: Certainty | None = None
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        why = (
+            "is of samples between two questions to a rule, and there is none; give rule or confidence, or leave batch "
+            "out"
+        )
+        return unused(
+            cls, given, ("batch", given.get("rule") is None and given.get("confidence") is None, why)
+        )
 
     def __post_init__(self) -> None:
         self._measure = Confidence("lowest", self.window, of=self.of)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from metagen.errors import PromptError
+from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Until, digest
@@ -56,6 +56,8 @@ class LeastToMost(Strategy):
         self.generator, self.solver, self.answer = generator, solver or generator, answer
         self.decomposing = Template(decompose).expecting("prompt", name="decompose")
         self.asking = Template(solve).expecting("question", optional=("prompt", "solved"), name="solve")
+        if solved != SOLVED and "solved" not in self.asking.places:
+            raise InputError("solved: solve has no place {solved} for it; add it, or leave solved out")
         self.telling = Template(solved).expecting("reply", optional=("question",), name="solved")
         self.most, self.chat = most, chat
 

@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from metagen.border import checked
+from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.sequence import Prompt, Sequence
 from metagen.strategies.chain.chain import Chain
@@ -37,12 +39,28 @@ def chain_of_thought(
     cut before leaves room for an answer. thinker: writes the thought; by default the generator, stopped at the cue as
     well as at its own stop texts. cue: the text before the answer.
     """
+    if odd := _conflict({"thinker": thinker, "thought": thought}):
+        raise InputError(f"chain_of_thought: {odd}")
     if thinker is None:
         thinker = stop_at(generator, cue)
         thinker = thinker if thought is None else thinker.replace(max_tokens=thought)
     return Chain(
         {"thought": Continue(thinker), "answer": Continue(generator, cue, after="thought")}, answer=answer
     )
+
+
+def _conflict(given: Mapping[str, Any]) -> str | None:
+    """What fields of `chain_of_thought` cannot be to each other."""
+    thought = given["thought"]
+    if given["thinker"] is None or thought is None:
+        return None
+    return (
+        f"thought={thought!r} is of the generator's own thoughts, and a thinker writes them here; give it "
+        f"max_tokens={thought!r}, or leave one of them out"
+    )
+
+
+vars(chain_of_thought).update(conflict=_conflict)
 
 
 def direct(generator: Generator, *, cue: str = "", answer: AnswerRule | None = None) -> Chain:

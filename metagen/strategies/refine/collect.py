@@ -129,7 +129,7 @@ async def acollect(
             raise InputError(f"collecting pairs: {name}={value!r}; expected at least 1")
     if not (math.isfinite(alpha) and math.isfinite(beta)):
         raise InputError(f"collecting pairs: alpha={alpha!r}, beta={beta!r}; expected finite numbers")
-    near = (utility or EditSimilarity()) if beta else None
+    near = (utility or EditSimilarity()) if beta else utility
     work = _Collecting(strategy, n, Pairing(alpha, beta, near, most), Budget.of(budget), seed, journal)
     with PairFile(Path(path), work.fingerprint) as file:
         await _in_order(work, _unfinished_problems(problems, file), file, concurrency)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from metagen.border import Part
 from metagen.errors import InputError, PromptError
@@ -19,6 +20,7 @@ from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.prompts import FollowUp, Form, ask_by
 from metagen.strategies.tools import Function, Tool, ToolError, as_tool
+from metagen.values import Filled
 from metagen.verifiers.base import Verifier
 from metagen.verifiers.generative.question import in_words
 
@@ -99,6 +101,13 @@ class WordsOf(Feedback):
         return Remark(words(said))
 
 
+def silenced(given: Mapping[str, Any]) -> str | None:
+    """What `silent` and `feedback` cannot be to each other."""
+    if given.get("silent") and given.get("feedback") is not None:
+        return f"silent=True: nothing is said, and feedback={given['feedback']!r} would say something; give one of them"
+    return None
+
+
 def source(feedback: Feedback | Verifier | None) -> Feedback:
     """A verifier speaks by its scores; None leaves the words to the one that measures."""
     if feedback is None:
@@ -137,7 +146,7 @@ class Critique(Feedback):
 
     generator: Generator = field(kw_only=False)
     ask: Form[str, str | None] = CRITIQUE
-    stop: str | None = STOP
+    stop: Filled | None = STOP
 
     async def on(self, candidate: Sequence, score: Score | None, scope: Scope) -> Remark:
         prompt = ask_by(self.ask, candidate.prompt, candidate.text, words(score))

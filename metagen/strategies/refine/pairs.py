@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metagen.errors import InputError
 from metagen.scope import Scope
 from metagen.sequence import Prompt
 from metagen.strategies.refine.trajectory import Round
@@ -48,7 +49,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Which pairs there are, and how they weigh. utility: s(better, bad), needed for β ≠ 0.
+    """Which pairs there are, and how they weigh. utility: s(better, bad), needed for β ≠ 0, and only then.
 
     most: pairs kept for each bad candidate, the heaviest; None for all.
     """
@@ -57,6 +58,12 @@ class Pairing:
     beta: float = 0.0
     utility: Utility | None = None
     most: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.beta and self.utility is None:
+            raise InputError(f"beta={self.beta!r} weighs a similarity, and there is none; give utility")
+        if not self.beta and self.utility is not None:
+            raise InputError("utility is not asked with beta=0; give beta, or leave utility out")
 
     async def pairs(self, rounds: abc.Sequence[Round], scope: Scope) -> list[Pair]:
         """All pairs with v(bad) < v(better), grouped by the bad one, the heaviest first.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import abc
+from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import Any
 
 from metagen.errors import InputError, PromptError
 from metagen.generators.base import Generator
-from metagen.parts import part
+from metagen.parts import part, unused
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Until
 from metagen.strategies.base import Strategy
 from metagen.strategies.candidates import Candidate, judge, offer
 from metagen.strategies.parallel import BestOfN
 from metagen.strategies.prompts import REVISE, Form, ask_by, begin
-from metagen.strategies.refine.feedback import Feedback, Remark, Silence, source
+from metagen.strategies.refine.feedback import Feedback, Remark, Silence, silenced, source
 from metagen.strategies.refine.trajectory import Ending, Made, Round, Trajectory
 from metagen.values import Amount, Share
 from metagen.verifiers.base import UNSCORED, AnswerRule, Verifier
@@ -42,6 +44,11 @@ class RefinementStrategy(Strategy):
     accept: Share = 1.0
     ask: Form[str, str | None] = REVISE
     answer: AnswerRule | None = None
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        why = "ends nothing, for nothing scores an answer; give a verifier, or leave accept out"
+        return unused(cls, given, ("accept", given.get("verifier") is None, why))
 
     def __post_init__(self) -> None:
         self.accepts_prefix = self.generator.accepts_prefix and self.reviser.accepts_prefix
@@ -223,8 +230,13 @@ def refinement(
 
     n: chains. corrector, feedback, rounds, accept, memory, ask: as of `Refinement`.
     """
+    if odd := silenced({"silent": silent, "feedback": feedback}):
+        raise InputError(f"refinement: {odd}")
     chain = Refinement(
         generator, corrector, verifier=verifier, feedback=Silence() if silent else feedback, rounds=rounds,
         accept=accept, memory=memory, ask=ask, answer=answer,
     )  # fmt: skip
     return BestOfN(chain, n, verifier=RecordedVerifier(verifier.name), answer=answer)
+
+
+vars(refinement).update(conflict=silenced)

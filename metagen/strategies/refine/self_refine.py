@@ -7,7 +7,7 @@ from metagen.parts import part
 from metagen.strategies.prompts import Form
 from metagen.strategies.refine.feedback import CRITIQUE, STOP, Critique, Feedback
 from metagen.strategies.refine.refinement import RefinementStrategy
-from metagen.values import Amount
+from metagen.values import Amount, Filled
 
 
 @part
@@ -23,7 +23,7 @@ class SelfRefine(RefinementStrategy):
 
     critic: Generator | None = None
     critique: Form[str, str | None] = CRITIQUE
-    stop: str | None = STOP
+    stop: Filled | None = STOP
     memory: Amount | None = None
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from metagen.errors import InputError, UnsupportedError
-from metagen.parts import part
+from metagen.parts import part, unused
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.tree.growth import Growth, Wanted
@@ -77,7 +77,10 @@ class MCTS(TreeSearch):
     def conflict(cls, given: Mapping[str, Any]) -> str | None:
         if given["verifier"] is None and not (given["rollouts"] and given["outcome"]):
             return "nothing values a sequence; give a verifier of steps, or rollouts with an outcome"
-        return None
+        blind = given["verifier"] is None
+        what = "is no verifier; give one" if blind else "are no rollouts; give rollouts"
+        why = f"weighs rollouts against the verifier, and there {what}, or leave mix out"
+        return unused(cls, given, ("mix", blind or not given["rollouts"], why))
 
     @property
     def judge(self) -> Verifier | None:

@@ -18,7 +18,7 @@ from metagen.call import Item
 from metagen.errors import InputError
 from metagen.generators.base import Generator
 from metagen.journal import Journal
-from metagen.parts import part
+from metagen.parts import part, unused
 from metagen.scope import Scope
 from metagen.sequence import Message, Prompt, Score, Sequence, digest
 from metagen.strategies.aggregators import Aggregator, Best, Weighted
@@ -114,6 +114,15 @@ class ParticleFilter(TreeSearch):
     temperature: Positive = 1.0
     target: Target = "steps"
     resampling: Resampling = "multinomial"
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        blind = given.get("verifier") is None
+        return unused(
+            cls, given,
+            ("temperature", blind, "divides scores, and there is no verifier; leave it out"),
+            ("target", blind, "says which scores count, and there is no verifier; leave it out"),
+        )  # fmt: skip
 
     def _default(self) -> Aggregator:
         if self.verifier is not None:

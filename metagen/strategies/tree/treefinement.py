@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from metagen.errors import InputError, PromptError, UnsupportedError
 from metagen.generators.base import Generator
-from metagen.parts import part
+from metagen.parts import part, unused
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence
 from metagen.strategies.candidates import Candidate, offer
 from metagen.strategies.prompts import REVISE, Form, ask_by, begin
-from metagen.strategies.refine.feedback import Feedback, Remark, Silence, source
+from metagen.strategies.refine.feedback import Feedback, Remark, Silence, silenced, source
 from metagen.strategies.tree.node import Node, Tree
 from metagen.strategies.tree.rebase import allocate
 from metagen.strategies.tree.search import TreeStrategy
@@ -83,6 +83,15 @@ class Treefinement(TreeStrategy):
     temperature: Positive = 0.2
     m: Count = 1
     answer: AnswerRule | None = None
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        rebase = given.get("select") == "rebase"
+        return silenced(given) or unused(
+            cls, given,
+            ("m", rebase, "is of select='best-first'; give that, or leave m out"),
+            ("temperature", not rebase, "is of select='rebase'; leave it out"),
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         name = type(self).__name__

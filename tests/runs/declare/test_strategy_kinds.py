@@ -383,6 +383,29 @@ def test_they_run_and_are_reported(file: Path, tmp_path: Path) -> None:
             "{kind: refinement, verifier: prm, n: 3, ask: {words: a, form: b}}",
             "there are words and a form; give one of them",
         ),
+        *(
+            ("{kind: majority, n: 3}", f"{{kind: {given}, n: 3}}", fault)
+            for given, fault in (
+                ("refinement, verifier: prm, silent: true, feedback: prm", "silent=True: nothing is said"),
+                ("treefinement, verifier: prm, silent: true, feedback: prm", "silent=True: nothing is said"),
+                ("treefinement, verifier: prm, m: 2", "m=2 is of select='best-first'"),
+                ("mcts, verifier: prm, mix: 0.9", "mix=0.9 weighs rollouts"),
+                ("particles, temperature: 5", "temperature=5.0 divides scores"),
+                ("confident, measure: tail, share: 0.5", "share=0.5 is of measure='bottom'"),
+                ("deepconf, batch: 4", "batch=4 is of samples between two questions"),
+            )
+        ),
+        (
+            "vote: {kind: majority, n: 3}",
+            "thought: {kind: chain_of_thought, cue: 'A:', thinker: judge, thought: 64}",
+            "thought=64 is of the generator's own thoughts",
+        ),
+        (
+            "vote: {kind: majority, n: 3}",
+            "self: {kind: self_refine, accept: 0.7}",
+            "accept=0.7 ends nothing",
+        ),
+        ("vote: {kind: majority, n: 3}", "self: {kind: self_refine, stop: ''}", "strategies.self.stop = "),
     ],
 )
 def test_faults_are_named(file: Path, old: str, new: str, fault: str) -> None:
@@ -399,8 +422,8 @@ def test_parts_that_do_not_fit_are_told_when_it_is_built(file: Path) -> None:
         made(file, "strategies.exact.utility={kind: preference}")
     with pytest.raises(ConfigError, match=r"ask: cannot import 'no.such:thing'"):
         made(file, "strategies.exact={kind: refinement, verifier: prm, ask: {form: 'no.such:thing'}}")
+    rule = "{kind: any_of, rules: [{kind: sure, threshold: 0.9}, {kind: beta}]}"
     with pytest.raises(InputError, match=r"strategies\.exact: Adaptive: rule=Sure.* has no verifier"):
-        rule = "{kind: any_of, rules: [{kind: sure, threshold: 0.9}, {kind: beta}]}"
         made(file, f"strategies.exact={{kind: adaptive, aggregator: {{kind: majority}}, rule: {rule}}}")
     with pytest.raises(InputError, match="'prm' does not compare pairs"):
         made(file, "strategies.exact={kind: mbr, utility: {kind: preference}, judge: prm}")

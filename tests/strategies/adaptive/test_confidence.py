@@ -57,7 +57,8 @@ def test_measures_by_hand() -> None:
 
 @given(st.lists(st.floats(-20, 0), min_size=1, max_size=30), st.integers(1, 40))
 def test_how_measures_relate(values: list[float], window: int) -> None:
-    lowest, bottom, tail, mean = (Confidence(m, window)(values) for m in ("lowest", "bottom", "tail", "mean"))  # type: ignore[arg-type]
+    lowest, bottom, tail = (Confidence(m, window)(values) for m in ("lowest", "bottom", "tail"))  # type: ignore[arg-type]
+    mean = Confidence("mean")(values)
     assert 0 <= lowest <= min(bottom, tail) * (1 + 1e-9) <= 1 + 1e-9
     if window >= len(values):
         assert lowest == bottom == pytest.approx(mean) == pytest.approx(tail)
@@ -354,7 +355,7 @@ def test_blocks_run_under_places_of_their_own_and_the_warm_up_is_the_shared_pool
 
 
 def test_a_rule_stops_between_batches(unsure: EngineGenerator) -> None:
-    free = online(unsure, 40, batch=4).solve(PROMPT)
+    free = online(unsure, 40).solve(PROMPT)
     ruled = online(unsure, 40, batch=4, rule=Beta(0.8) | Decided(40)).solve(PROMPT)
     assert len(free.candidates) == 40 and 8 <= len(ruled.candidates) < 40
     assert (len(ruled.candidates) - 8) % 4 == 0
@@ -363,9 +364,8 @@ def test_a_rule_stops_between_batches(unsure: EngineGenerator) -> None:
     assert 8 <= len(top.candidates) < 40
     texts = [c.sequence.text for c in free.candidates]
     assert [c.sequence.text for c in ruled.candidates] == texts[: len(ruled.candidates)]
-    assert (
-        len({online(unsure, 40, batch=b, rule=r).fingerprint for b in (4, 5) for r in (None, Beta(0.8))}) == 4
-    )
+    given_: list[dict[str, object]] = [{}, {"rule": Beta(0.8)}, {"rule": Beta(0.8), "batch": 5}]
+    assert len({online(unsure, 40, **one).fingerprint for one in given_}) == 3
 
 
 @pytest.mark.parametrize("tokens", [0, 3, 14, 40, 90, 130, 160, 200, 1000])
@@ -448,8 +448,27 @@ def test_what_cannot_be_is_refused_when_it_is_built(unsure: EngineGenerator) -> 
             online(unsure, **({"n": 24} | {name: 0}))
     with pytest.raises(InputError, match=r"keep=0\.0"):
         online(unsure, keep=0.0)
+    with pytest.raises(
+        InputError, match="batch=4 is of samples between two questions to a rule, and there is none"
+    ):
+        online(unsure, batch=4)
+    online(unsure, batch=4, confidence=0.9)
     with pytest.raises(UnsupportedError, match="not a strategy"):
         OnlineConfidence(MajorityVote(unsure, 2, answer=LAST), 4, answer=LAST)
+
+
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ({"measure": "mean", "window": 4}, "window=4 is of groups, and measure='mean' has none"),
+        ({"measure": "tail", "share": 0.5}, "share=0.5 is of measure='bottom', and measure='tail'"),
+    ],
+)
+def test_what_a_measure_does_not_look_at_is_refused(given_: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=f"^Confidence: {words}"):
+        Confidence(**given_)
+    with pytest.raises(InputError, match=f"^ConfidentVote: {words}"):
+        ConfidentVote(numbers(), 4, answer=LAST, **given_)
 
 
 def test_nested_in_another(unsure: EngineGenerator) -> None:

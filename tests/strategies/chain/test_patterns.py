@@ -54,6 +54,10 @@ def test_a_thought_then_the_answer_with_a_thinker_of_its_own() -> None:
     result = chain_of_thought(answers, thinker=thinker, cue=" So:", answer=last_word).solve("123")
     assert result.text == " hmm So: 11" and result.answer is not None and result.answer.key == "11"
     assert direct(answers, cue=" So:").solve("123").text == " So: 7"
+    with pytest.raises(
+        InputError, match="thought=64 is of the generator's own thoughts, and a thinker writes them"
+    ):
+        chain_of_thought(answers, thinker=thinker, cue=" So:", thought=64)
 
 
 class Told(FunctionGenerator):
@@ -118,6 +122,8 @@ def test_smaller_questions_are_answered_with_the_answers_so_far() -> None:
                   {"most": 0}, {"most": 2.5}, {"most": True}):  # fmt: skip
         with pytest.raises(InputError):
             LeastToMost(by_prompt(answer), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"solve has no place \{solved\} for it"):
+        LeastToMost(by_prompt(answer), solve="{question}", solved="{reply}")
 
 
 @pytest.mark.parametrize(

@@ -318,6 +318,10 @@ def test_bad_options_are_refused(tmp_path: Path) -> None:
     for options in bad:
         with pytest.raises(InputError, match=f"{next(iter(options))}="):
             collect(strategy(), PROBLEMS, tmp_path / "pairs", **options)
+    with pytest.raises(InputError, match="utility is not asked with beta=0; give beta"):
+        collect(strategy(), PROBLEMS, tmp_path / "pairs", utility=EditSimilarity())
+    with pytest.raises(InputError, match=r"beta=2.0 weighs a similarity, and there is none; give utility"):
+        Pairing(beta=2.0)
     with pytest.raises(InputError, match="give it one"):
         collect(Refinement(numbers(), rounds=0), PROBLEMS, tmp_path / "pairs")
     assert not list(tmp_path.iterdir())

@@ -139,6 +139,11 @@ def test_options_are_checked_and_named() -> None:
         Reflexion(numbers(), verifier=first_word, memory=0)
     with pytest.raises(InputError, match="SelfRefine: rounds=-1"):
         SelfRefine(numbers(), rounds=-1, memory=0)
+    with pytest.raises(InputError, match=r"SelfRefine: accept=0\.7 ends nothing"):
+        SelfRefine(numbers(), accept=0.7)
+    for stopped in (SelfRefine, Critique):
+        with pytest.raises(InputError, match="stop=''; expected a text that is not empty or None"):
+            stopped(numbers(), stop="")
     made = [
         SelfRefine(numbers()), SelfRefine(numbers(), memory=1), SelfRefine(numbers(), stop=None),
         SelfRefine(numbers(), critique=REFLECT), SelfRefine(numbers(), critic=model()),

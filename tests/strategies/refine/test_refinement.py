@@ -14,7 +14,7 @@ from metagen.journal import MemoryJournal
 from metagen.sequence import Score, Sequence, Step
 from metagen.strategies.parallel import BestOfN, Sample
 from metagen.strategies.refine.feedback import Silence
-from metagen.strategies.refine.refinement import Refinement
+from metagen.strategies.refine.refinement import Refinement, refinement
 from metagen.strategies.refine.trajectory import copies_of, texts_by_round
 from metagen.testing import CountingJournal, StrategyLaws, first_word, numbers, run
 from metagen.verifiers.function import FunctionRule, FunctionVerifier
@@ -309,6 +309,12 @@ def test_bad_options_are_refused_when_it_is_built() -> None:
             Refinement(numbers(), verifier=first_word, accept=accept)
     with pytest.raises(InputError, match="neither verifier nor feedback"):
         Refinement(numbers())
+    with pytest.raises(
+        InputError, match=r"Refinement: accept=0\.7 ends nothing, for nothing scores an answer; give"
+    ):
+        Refinement(numbers(), feedback=Silence(), accept=0.7)
+    with pytest.raises(InputError, match="refinement: silent=True: nothing is said, and feedback="):
+        refinement(numbers(), 2, verifier=first_word, feedback=first_word, silent=True)
     wrong = Refinement(numbers(), verifier=first_word, ask=lambda p, c, f: c)  # type: ignore[arg-type,return-value]
     with pytest.raises(InputError, match="expected a Prompt"):
         wrong.solve(PROMPT)

@@ -392,6 +392,11 @@ def test_what_cannot_work_is_refused_when_it_is_built() -> None:
         ({"mix": 1.5}, "mix=1.5; expected a number in"),
         ({"exploration": -1.0}, "exploration=-1.0"),
         ({"prior": "counts"}, "prior='counts'; expected one of uniform, logprob"),
+        ({"mix": 0.9}, "mix=0.9 weighs rollouts against the verifier, and there are no rollouts; give"),
+        (
+            {"mix": 0.9, "verifier": None, "rollouts": 1, "outcome": VALUES},
+            "mix=0.9 weighs rollouts against the verifier, and there is no verifier; give",
+        ),
         ({"verifier": None}, "nothing values a sequence"),
         ({"verifier": None, "rollouts": 2}, "nothing values a sequence"),
         ({"verifier": None, "outcome": VALUES}, "nothing values a sequence"),

@@ -594,6 +594,12 @@ def test_what_cannot_work_is_refused_when_it_is_built(letters: EnumerableEngine)
         (2, {"target": "last"}, "target='last'; expected one of steps, final"),
         (2, {"resampling": "all"}, "resampling='all'; expected one of multinomial, systematic"),
         (2, {"max_depth": 0}, "max_depth=0"),
+        (
+            2,
+            {"verifier": None, "temperature": 5.0},
+            "temperature=5.0 divides scores, and there is no verifier",
+        ),
+        (2, {"verifier": None, "target": "final"}, "target='final' says which scores count, and there is no"),
         (2, {"verifier": None}, "give a verifier"),
     ):
         with pytest.raises(InputError, match=message):

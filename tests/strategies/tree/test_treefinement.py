@@ -316,10 +316,13 @@ def test_what_cannot_work_is_refused_when_it_is_built() -> None:
     for options, message in (
         ({"n": 0}, "n=0; expected an integer ≥ 1"),
         ({"m": 0}, "m=0"),
-        ({"n": 4, "m": 3}, "n=4 revisions cannot be made m=3 at a time"),
+        ({"n": 4, "m": 3, "select": "best-first"}, "n=4 revisions cannot be made m=3 at a time"),
         ({"rounds": -1}, "rounds=-1; expected an integer ≥ 0"),
         ({"accept": 1.5}, "accept=1.5; expected a number in"),
         ({"temperature": 0.0}, "temperature=0.0"),
+        ({"m": 2}, "m=2 is of select='best-first'; give that"),
+        ({"select": "best-first", "temperature": 0.7}, "temperature=0.7 is of select='rebase'; leave it out"),
+        ({"silent": True, "feedback": Silence()}, "silent=True: nothing is said, and feedback="),
         ({"select": "worst"}, "select='worst'; expected one of rebase, best-first"),
     ):
         with pytest.raises(InputError, match=message):
@@ -334,7 +337,7 @@ def test_what_cannot_work_is_refused_when_it_is_built() -> None:
 
 def test_fingerprints_tell_configurations_apart() -> None:
     found = [
-        make(), make(2), make(m=2), make(rounds=1), make(accept=0.5), make(temperature=1.0),
+        make(), make(2), make(m=2, select="best-first"), make(rounds=1), make(accept=0.5), make(temperature=1.0),
         make(select="best-first"), make(feedback=Silence()), make(corrector=DRAFTS), make(verifier=first_word),
         make(answer=last_word), Treefinement(DRAFTS, 4, verifier=SPELLING, corrector=MENDS),
     ]  # fmt: skip
