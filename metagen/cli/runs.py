@@ -357,7 +357,7 @@ def grade(
 
     named = grading.Fields(id, samples, question, reference)
     read = ({"answer": answer} if answer else {}) | ({"pattern": pattern} if pattern else {})
-    mapped = _pairs("--field", fields) | ({"thoughts": thoughts} if thoughts else {})
+    mapped = _pairs("--field", [*(fields or ()), *([f"thoughts={thoughts}"] if thoughts else ())])
     found = grading.grading(
         file, like=like, task=task, named=named, answer=read, scores=score or (), correct=correct,
         fields=mapped, thought_end=thought_end, where=_pairs("--where", where), unknown=unknown.value, maps=maps or (),

@@ -21,7 +21,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.generators.unit import UnitMap
 from metagen.runs.declare import registry
 from metagen.runs.declare.schema import parse_experiment
-from metagen.runs.declare.source import Place, Source, nearest, parse, read
+from metagen.runs.declare.source import Place, Source, nearest, parse, read, spell_path
 from metagen.runs.declare.specs import SECTIONS, Experiment
 from metagen.verifiers.rules import answer_rule
 
@@ -31,6 +31,16 @@ POOL, SINGLE, MAJORITY, COVERAGE, GRADER = "recorded", "single", "majority", "pa
 COUNTS: Final = ("successes", "n")
 #: What an experiment file lends to a grading.
 LENT: Final = ("task", "engines", "verifiers", "seed")
+#: Where the experiment has what options say.
+PLACES: Final = {
+    "-n": ("grid", "n"),
+    "--task": ("task",),
+    "--answer": ("task", "answer"),
+    "--pattern": ("task", "pattern"),
+    "--where": ("generators", POOL, "where"),
+    "--unknown": ("generators", POOL, "unknown"),
+    "--thought-end": ("generators", POOL, "thought_end"),
+}
 #: Usual names of fields with thoughts.
 THOUGHTS: Final = ("reasoning", "reasoning_content", "thoughts", "thought", "thinking")
 #: Fields that tell pools apart which stand in one file.
@@ -109,19 +119,49 @@ def grading(
     if task is not None:
         lent["task"] = _task(source, task)
     own = "task" not in lent
-    if not own:
-        _refuse_unused(named or Fields(), answer or {})
-    fields, where = dict(fields or {}), dict(where or {})
+    named, answer, fields, where = named or Fields(), answer or {}, dict(fields or {}), dict(where or {})
+    given = {
+        "--question": named.question,
+        "--reference": named.reference,
+        "--samples": named.samples,
+        "--correct": correct,
+        "--answer": answer.get("answer"),
+        "--pattern": answer.get("pattern"),
+        "--score": scores,
+        "--thought-end": thought_end,
+        "--unknown": unknown != "exclude",
+        "--partial": partial,
+        **{"--thoughts" if name == "thoughts" else f"--field {name}": name not in COUNTS for name in fields},
+    }
+    if like and not lent.keys() - ({"task"} if task else set()):
+        *some, last = [name for name in LENT if name != "task" or not task]
+        raise InputError(
+            f"--like {like}: it has no {', '.join(some)} or {last}, so nothing of it is used; leave it out"
+        )
+    if own:
+        _refuse(given, ["--partial"], "it is for a task beside the file (--task, --like)")
+    else:
+        _refuse(given, ["--question", "--reference"], "the task has its own questions and references")
+    if not own and given["--pattern"] and not given["--answer"]:
+        raise InputError(
+            "--pattern: the task finds answers by a rule of its own; name another one by --answer, or set the pattern "
+            "in the task, such as --set \"task.pattern='^A:(.*)$'\" for one that has such an option"
+        )
+    if "n" in fields and "successes" not in fields:
+        raise InputError("--field n: it counts samples beside --field successes=…; give both")
     counted = "successes" in fields
-    first = _first(file, fields | {"id": (named.id if named else None) or "id"}, where)
-    if not counted and (named is None or named.samples is None) and _counts(first):
+    first = _first(file, fields | {"id": named.id or "id"}, where)
+    if not counted and named.samples is None and _counts(first):
         fields |= {name: name for name in COUNTS}
         counted = True
+    if counted:
+        none = "the file has counts of right samples, and no texts to read"
+        _refuse(given, given.keys() - {"--question", "--partial"}, none)
     judged = counted or correct is not None
-    answer, recorded_field = _rule(answer or {}, judged)
-    found, notes = _find_fields(
-        file, first, named or Fields(), reference=own and not judged, samples=not counted
-    )
+    if judged:
+        _refuse(given, ["--reference"], "the verdicts of --correct grade, and no reference is looked at")
+    answer, recorded_field = _rule(answer, judged)
+    found, notes = _find_fields(file, first, named, reference=own and not judged, samples=not counted)
     if own and not judged and not answer and re.fullmatch(r"\W*[A-J]\W*", str(first[str(found.reference)])):
         notes.append(
             f"the first reference is the letter {first[str(found.reference)]!r}, and answers are read as mathematics; "
@@ -129,6 +169,9 @@ def grading(
         )
     sources, scores = scores, tuple(re.sub(r"[^\w.+-]+", "-", score).strip("-") for score in scores)
     mapped = {f"scores.{name}": field for name, field in zip(scores, sources, strict=True)}
+    _refuse_taken(
+        fields, recorded_field | mapped, rule=not own or "answer" in answer, lent=bool(lent.get("verifiers"))
+    )
     pool = {"id": str(found.id)} | fields | recorded_field | mapped
     if not counted:
         pool["texts"] = str(found.samples)
@@ -136,6 +179,8 @@ def grading(
         pool["correct"] = correct
     notes += _find_mixture(file, first, pool, where)
     notes += _unread_thoughts(first, pool, found)
+    if own and not judged and "answer" not in answer:
+        notes += _percentages(file, pool, where, str(found.reference))
     how: dict[str, Any] = {"unknown": unknown, "maps": _maps(maps, scores)}
     how |= {"where": where} if where else {}
     how |= {"thought_end": thought_end} if thought_end else {}
@@ -145,7 +190,7 @@ def grading(
     source.data = {
         "name": "grade-"
         + "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "-" for c in file.stem),
-        "task": _own(file, found, first, answer or {}, fields if counted else {}, where, judged),
+        "task": _own(file, found, first, answer, fields if counted else {}, where, judged),
         **lent,
         "generators": {POOL: {"kind": "replay", "path": str(file.resolve()), "fields": pool, **how}},
         "verifiers": verifiers,
@@ -154,6 +199,7 @@ def grading(
     }
     for assignment in sets:
         source.assign(assignment, named=SECTIONS)
+    _refuse_overridden(source, given | {"-n": n, "--task": task, "--where": where})
     base = like.parent if like else Path()
     experiment = parse_experiment(source, base)
     ids = list(recorded.problems)
@@ -164,7 +210,7 @@ def grading(
     sizes, more = _sizes(file, recorded, ids, n)
     if source.data["grid"].get("n") is waiting:
         source.data["grid"]["n"] = sizes
-        notes += more
+    notes += more
     return Grading(parse_experiment(source, base), tuple(notes), recorded)
 
 
@@ -176,16 +222,21 @@ def _counts(first: Mapping[str, Any]) -> bool:
 
 
 def _maps(given: abc.Sequence[str], scores: abc.Sequence[str]) -> dict[str, str]:
-    """Maps by score: `SCORE=MAP`, or one for all scores. InputError for a score that is not selected by."""
-    found: dict[str, str] = {}
+    """Maps by score: `SCORE=MAP`, which comes before one for all. InputError for what is no score, or has two."""
+    every, own = dict[str, str](), dict[str, str]()
     for one in given:
         score, separator, name = one.rpartition("=")
         if separator and score not in scores:
             raise InputError(f"--map {one}: {score!r} is no --score (they are {', '.join(scores) or 'none'})")
         if not scores:
             raise InputError(f"--map {one}: there are no scores to map; name their field by --score")
-        found |= dict.fromkeys([score] if separator else scores, str(UnitMap.of(name)))
-    return found
+        found = own if separator else every
+        if found.get(score, name) != name:
+            raise InputError(
+                f"--map {one}: {score or 'every score'} is mapped by {found[score]}, too; give one of them"
+            )
+        found[score] = name
+    return {score: str(UnitMap.of(own.get(score) or every[""])) for score in scores if score in own or every}
 
 
 def _task(source: Source, text: str) -> dict[str, Any]:
@@ -210,16 +261,39 @@ def _task(source: Source, text: str) -> dict[str, Any]:
     return given.data | ({"path": str(Path(path).expanduser().resolve())} if isinstance(path, str) else {})
 
 
-def _refuse_unused(named: Fields, answer: Mapping[str, Any]) -> None:
-    """Options for reading the pool's own records say nothing beside a task; InputError names them."""
-    given = [f"--{name}" for name in ("question", "reference") if getattr(named, name) is not None]
-    if given:
-        raise InputError(f"{', '.join(given)}: the task has its own questions and references; leave it out")
-    if "pattern" in answer and "answer" not in answer:
-        raise InputError(
-            "--pattern: the task finds answers by a rule of its own; name another one by --answer, or set the pattern "
-            "in the task, such as --set \"task.pattern='^A:(.*)$'\" for one that has such an option"
+def _refuse(given: Mapping[str, Any], useless: abc.Collection[str], why: str) -> None:
+    """InputError that names the useless options among those that are given."""
+    if names := [name for name, value in given.items() if name in useless and value]:
+        raise InputError(f"{', '.join(names)}: {why}; leave {'them' if len(names) > 1 else 'it'} out")
+
+
+def _refuse_overridden(source: Source, given: Mapping[str, Any]) -> None:
+    """InputError for an option whose place in the experiment a `--set` has taken."""
+    for option, path in PLACES.items():
+        taken = (
+            at
+            for at, place in source.places.items()
+            if at == path[: len(at)] and place.origin.startswith("--set")
         )
+        if given[option] and (at := next(taken, None)):
+            raise InputError(f"{option} and --set {spell_path(at)} say the same; give one of them")
+
+
+def _refuse_taken(fields: Mapping[str, str], mapped: Mapping[str, str], *, rule: bool, lent: bool) -> None:
+    """InputError for a `--field` that another option says, or that nothing reads without it.
+
+    mapped: what other options map. rule: whether a rule is named that may read recorded answers. lent: whether
+    verifiers are, which may read recorded scores.
+    """
+    options = {"id": "--id", "texts": "--samples", "correct": "--correct"}
+    for name in fields:
+        kind = name.partition(".")[0]
+        if kind == "scores" and (name in mapped or not lent):
+            options[name] = "--score FIELD"
+        if kind == "answers" and (name in mapped or not rule):
+            options[name] = "--answer '{kind: recorded, field: FIELD}'"
+        if name in options:
+            raise InputError(f"--field {name}: {options[name]} says this; give that alone")
 
 
 def _rule(answer: Mapping[str, Any], verdicts: bool) -> tuple[dict[str, Any], dict[str, str]]:
@@ -376,6 +450,21 @@ def _find_mixture(
         for name, found in values.items()
         if len(found) > 1
     ]
+
+
+def _percentages(file: Path, pool: Mapping[str, str], where: Mapping[str, Any], reference: str) -> list[str]:
+    """What is to know where a sample ends with its reference as a percentage, which is read as another number."""
+    for _, record in records(file, pool, where):
+        texts, right = record.get(pool["texts"]), str(record.get(reference))
+        if not re.fullmatch(r"[\d.,]*\d", right):
+            continue
+        ends = re.compile(rf"(?<![\d.,]){re.escape(right)}\s?\\*%\W*\Z")
+        if any(ends.search(str(one)) for one in (texts if isinstance(texts, list) else [texts])):
+            return [
+                f"a sample of {record.get(pool['id'])!r} says {right}%, and the reference is {right}: 25% is read as "
+                "0.25; --answer '{kind: math, percent: dropped}' reads it as 25"
+            ]
+    return []
 
 
 def _unread_thoughts(first: Mapping[str, Any], pool: Mapping[str, str], found: Fields) -> list[str]:

@@ -27,9 +27,10 @@ class PooledTask(Subset):
     """Of a task, the problems that a pool has samples of.
 
     task: its definition, as in an experiment file. path, fields, where: of the pool, as of `read_pool`. Where `fields`
-    maps verdicts (`correct`) these grade, in place of the task's own grader. answer, pattern: the rule that reads
-    answers, in place of the task's own, as of JsonlTask; it grades too, where the task compares answers with references
-    and nothing else. Raises DataError if they have no problem in common. Raises ConfigError for a task that is none.
+    maps verdicts (`correct`) or counts (`successes`) these grade, in place of the task's own grader. answer, pattern:
+    the rule that reads answers, in place of the task's own, as of JsonlTask; it grades too, where the task compares
+    answers with references and nothing else. Raises DataError if they have no problem in common. Raises ConfigError
+    for a task that is none.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class PooledTask(Subset):
             raise DataError(f"the pool {str(path)!r} has no problem of the task {whole.name!r}")
         super().__init__(whole, problems)
         self.program = getattr(whole, "program", None)
-        self._verdicts = "correct" in (fields or {})
+        self._verdicts = not {"correct", "successes"}.isdisjoint(fields or {})
         self._rule = None if answer is None else answer_rule(answer, pattern=pattern)
 
     @property

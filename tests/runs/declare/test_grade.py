@@ -237,6 +237,89 @@ def test_options_that_would_do_nothing_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"correct": "ok", "named": grade.Fields(reference="gold")},
+            "--reference: the verdicts of --correct grade",
+        ),
+        ({"partial": True}, "--partial: it is for a task beside the file"),
+        ({"fields": {"n": "k"}}, "--field n: it counts samples beside --field successes"),
+        ({"n": [2], "sets": ["grid.n=[1]"]}, r"-n and --set grid\.n say the same"),
+        ({"n": [2], "sets": ["grid={n: [1]}"]}, "-n and --set grid say the same"),
+        ({"answer": {"answer": "text"}, "sets": ["task.answer=math"]}, r"--answer and --set task\.answer"),
+        ({"fields": {"texts": "sure"}}, "--field texts: --samples says this"),
+        ({"fields": {"answers": "sure"}}, "--field answers: --answer '{kind: recorded"),
+        ({"fields": {"scores.v": "sure"}}, r"--field scores\.v: --score"),
+        (
+            {"scores": ["sure"], "maps": ["ranks", "minmax"]},
+            "--map minmax: every score is mapped by ranks, too",
+        ),
+        ({"like": "generators: {}"}, "it has no task, engines, verifiers or seed, so nothing of it"),
+        ({"like": "task: {kind: gsm8k}", "task": "gsm8k"}, "it has no engines, verifiers or seed"),
+    ],
+)
+def test_options_that_others_make_useless_are_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if "like" in options:
+        (tmp_path / "like.yaml").write_text(options["like"], "utf-8")
+        options = {**options, "like": tmp_path / "like.yaml"}
+    with pytest.raises(InputError, match=message):
+        grade.grading(written(tmp_path / "pool.jsonl", *RECORDS), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--correct", "ok"], ["--answer", "choice"], ["--pattern", "(.*)"], ["--score", "ok"], ["--unknown", "wrong"],
+        ["--field", "seconds=s"], ["--thoughts", "t"], ["--thought-end", "</t>"], ["--reference", "gold"],
+        ["--field", "successes=successes", "--samples", "texts"],
+    ],
+)  # fmt: skip
+def test_counts_have_no_texts_that_an_option_could_be_about(options: list[str], tmp_path: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", {"id": "a", "n": 4, "successes": 1})
+    result = CliRunner().invoke(app, ["grade", str(pool), *options])
+    name = options[-2] if options[-2] != "--field" else "--field seconds"
+    assert result.exit_code == 2, result.output
+    assert f"{name}: the file has counts of right samples, and no texts to read" in result.output
+
+
+def test_a_map_of_one_score_comes_before_that_of_all(tmp_path: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", *RECORDS)
+    found = [
+        grade.grading(pool, scores=["sure"], maps=maps).experiment.generators["recorded"].options()
+        for maps in (["sure=minmax", "ranks"], ["ranks", "sure=minmax"])
+    ]
+    assert found[0]["maps"] == found[1]["maps"] == {"sure": "minmax"}
+
+
+def test_thoughts_that_two_options_name_are_refused(tmp_path: Path) -> None:
+    asked = [
+        "grade",
+        str(written(tmp_path / "pool.jsonl", *RECORDS)),
+        "--thoughts",
+        "a",
+        "--field",
+        "thoughts=b",
+    ]
+    assert "--field thoughts is given twice" in CliRunner().invoke(app, asked).output
+
+
+@pytest.mark.parametrize(
+    ("reference", "sample", "told"),
+    [("25", "It is 25%.", True), ("25", r"\boxed{25\%}", True), ("0.25", "25%", False), ("5", "25%", False),
+     ("25%", "25%", False), ("25", "25% of 100 is 25", False)],
+)  # fmt: skip
+def test_percentages_that_are_read_as_another_number_than_the_reference_are_named(
+    reference: str, sample: str, told: bool, tmp_path: Path
+) -> None:
+    pool = written(tmp_path / "pool.jsonl", {"id": "a", "gold": reference, "samples": ["1", sample]})
+    assert any("percent: dropped" in note for note in grade.grading(pool).notes) == told
+    assert not grade.grading(pool, answer={"answer": "{kind: math, percent: dropped}"}).notes
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [("grader", "the task's grader is called so"), ("sure", "the recorded score of --score sure")],
 )
@@ -285,7 +368,7 @@ def test_sizes_that_are_asked_for_are_measured_with_all_samples(tmp_path: Path) 
     asked = ["grade", str(pool), "--pattern", "^(.*)$", "-n", "2", "--out", str(run)]
     assert CliRunner().invoke(app, asked).exit_code == 0
     assert figures(run)["pass@2"] == pytest.approx((5 / 6 + 3 / 6) / 2), "over all pairs, not the first"
-    assert grade.grading(pool, n=[2], sets=["grid.n=[1]"]).experiment.grid.n == (1,)
+    assert grade.grading(pool, sets=["grid.n=[1]"]).experiment.grid.n == (1,)
 
 
 # -- scores of other scales, counts, verdicts drawn --------------------------------------------------------------------
@@ -381,6 +464,13 @@ def test_counts_of_right_samples_are_graded(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["grade", str(listed), *names, "--out", str(tmp_path / "other")])
     assert result.exit_code == 0, result.output
     assert figures(tmp_path / "other")["single"] == pytest.approx(0.75)
+
+
+def test_counts_grade_in_place_of_the_task(tmp_path: Path, data: Path) -> None:
+    pool = written(tmp_path / "pool.jsonl", *({"id": name, "n": 4, "successes": 1} for name in "abc"))
+    asked = ["grade", str(pool), "--task", lent(data), "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert figures(tmp_path / "run")["single"] == 0.25
 
 
 def test_a_score_may_be_the_mean_of_some_verdicts_of_each_sample(tmp_path: Path) -> None:
