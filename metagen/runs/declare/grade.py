@@ -21,7 +21,7 @@ from metagen.generators.replay import ReplayGenerator
 from metagen.generators.unit import UnitMap
 from metagen.runs.declare import registry
 from metagen.runs.declare.schema import parse_experiment
-from metagen.runs.declare.source import Place, Source, nearest, parse, read, spell_path
+from metagen.runs.declare.source import Place, Source, nearest, parse, read
 from metagen.runs.declare.specs import SECTIONS, Experiment
 from metagen.verifiers.rules import answer_rule
 
@@ -34,7 +34,6 @@ LENT: Final = ("task", "engines", "verifiers", "seed")
 #: Where the experiment has what options say.
 PLACES: Final = {
     "-n": ("grid", "n"),
-    "--task": ("task",),
     "--answer": ("task", "answer"),
     "--pattern": ("task", "pattern"),
     "--where": ("generators", POOL, "where"),
@@ -197,9 +196,10 @@ def grading(
         "strategies": _strategies(verifiers, texts=not counted),
         "grid": {"n": waiting},
     }
+    given |= {"-n": n, "--where": where}
+    source.places |= {path: Place(option) for option, path in PLACES.items() if given[option]}
     for assignment in sets:
         source.assign(assignment, named=SECTIONS)
-    _refuse_overridden(source, given | {"-n": n, "--task": task, "--where": where})
     base = like.parent if like else Path()
     experiment = parse_experiment(source, base)
     ids = list(recorded.problems)
@@ -265,18 +265,6 @@ def _refuse(given: Mapping[str, Any], useless: abc.Collection[str], why: str) ->
     """InputError that names the useless options among those that are given."""
     if names := [name for name, value in given.items() if name in useless and value]:
         raise InputError(f"{', '.join(names)}: {why}; leave {'them' if len(names) > 1 else 'it'} out")
-
-
-def _refuse_overridden(source: Source, given: Mapping[str, Any]) -> None:
-    """InputError for an option whose place in the experiment a `--set` has taken."""
-    for option, path in PLACES.items():
-        taken = (
-            at
-            for at, place in source.places.items()
-            if at == path[: len(at)] and place.origin.startswith("--set")
-        )
-        if given[option] and (at := next(taken, None)):
-            raise InputError(f"{option} and --set {spell_path(at)} say the same; give one of them")
 
 
 def _refuse_taken(fields: Mapping[str, str], mapped: Mapping[str, str], *, rule: bool, lent: bool) -> None:

@@ -114,7 +114,7 @@ class Source:
         """Override one value: `grid.n=[1, 4]`, the value in YAML; names may have dots in them.
 
         named: top-level sections whose names must exist before something inside them is set.
-        What is wrong is noted in `faults`, under the place `--set …`.
+        What is wrong is noted in `faults`, under the place `--set …`; so is what another option has said before.
         """
         target, equals, text = assignment.partition("=")
         place = place_of(option, assignment)
@@ -128,6 +128,9 @@ class Source:
             return
         path = self._make_path(target.strip(), place, named)
         if path is not None:
+            told = (at for p, at in self.places.items() if p[: len(path)] == path and not at.line)
+            if (other := next(told, None)) is not None:
+                self.faults.append(Fault(place, spell_path(path), f"{other} says it, too; give one of them"))
             node = self.data
             for key in path[:-1]:
                 node = node[key]
