@@ -40,6 +40,8 @@ from metagen.runs.work.asked import Asked
 from metagen.runs.work.survey import survey
 from metagen.scope import Scope
 from metagen.sequence import Sequence
+from metagen.strategies.adaptive.adaptive import AdaptiveStrategy
+from metagen.strategies.adaptive.online import OnlineConfidence
 from metagen.strategies.base import Strategy
 from metagen.strategies.rewrite import draws_alike
 from metagen.tasks.base import Problem, Task
@@ -444,8 +446,8 @@ def _shared_sandbox() -> Any:
 def cautions(setup: Setup) -> list[str]:
     """What a reader of the results should know before they are made.
 
-    Which strategies an oracle steers, which choose among equal samples, which scores are mapped by what these very
-    problems have taught, and an n of the grid that nothing is run with.
+    Which strategies an oracle steers, which choose among equal samples, which never stop early, which scores are mapped
+    by what these very problems have taught, and an n of the grid that nothing is run with.
     """
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
@@ -455,9 +457,30 @@ def cautions(setup: Setup) -> list[str]:
         if name in knowing
     ] + [
         *(f"generators.{name}: {text}" for name, text in setup.alike),
+        *_never_early(setup),
         *_learned_here(setup),
         *_unused_sizes(setup.experiment),
     ]
+
+
+def _never_early(setup: Setup) -> Iterator[str]:
+    """Strategies that draw all n before they would ask whether fewer are enough, whatever n they are run with."""
+    first: dict[str, dict[str, None]] = {}
+    for cell in setup.configurations:
+        first.setdefault(cell.strategy, {})[_drawn_first(setup.strategy(cell))] = None
+    for name, (said, *others) in first.items():
+        if said and not others:
+            yield f"strategies.{name}: all n ≤ {said}, so every sample is drawn whole and nothing is stopped early"
+
+
+def _drawn_first(strategy: Strategy) -> str:
+    """What says that all n are drawn before anything is asked; empty if some are not."""
+    match strategy:
+        case OnlineConfidence(n=n, warmup=most) if n <= most:
+            return f"warmup={most}"
+        case AdaptiveStrategy(n=n, step=int(most)) if n <= most:
+            return f"{most}, the samples drawn between two looks"
+    return ""
 
 
 def _learned_here(setup: Setup) -> Iterator[str]:

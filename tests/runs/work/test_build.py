@@ -154,6 +154,28 @@ def test_an_n_of_the_grid_that_nothing_runs_with_is_told_before(
         assert [text for text in cautions(setup) if "grid.n" in text] == said
 
 
+@pytest.mark.parametrize(
+    ("kind", "n", "said"),
+    [
+        (
+            "deepconf, warmup: 4",
+            "[2, 4]",
+            "strategies.greedy: all n ≤ warmup=4, so every sample is drawn whole",
+        ),
+        ("deepconf, warmup: 4", "[4, 5]", ""),
+        ("esc, window: 5", "[2, 5]", "strategies.greedy: all n ≤ 5, the samples drawn between two looks, so"),
+        ("adaptive_consistency, batch: 4", "[2, 4]", "strategies.greedy: all n ≤ 4, the samples drawn"),
+        ("until_sure, verifier: orm, batch: 4", "[2, 8]", ""),
+        ("majority", "[2]", ""),
+    ],
+)
+def test_a_strategy_that_never_stops_early_is_told_of(file: Path, kind: str, n: str, said: str) -> None:
+    changes = ["generators.mid.logprobs=true", f"strategies.greedy={{kind: {kind}, n: {n}}}"]
+    with open_setup(load(file, sets=changes)) as setup:
+        found = [text for text in cautions(setup) if "all n ≤" in text]
+    assert len(found) == bool(said) and all(text.startswith(said) for text in found)
+
+
 def check(strategy: Strategy, prompt: object) -> None:
     result = strategy.solve(prompt, seed=1)  # type: ignore[arg-type]
     assert result.candidates
