@@ -11,7 +11,7 @@ import typer
 from metagen.cli import output
 from metagen.cli.help import Command, Group
 from metagen.cli.options import Json
-from metagen.errors import ModelError, lacks
+from metagen.errors import InputError, ModelError, lacks
 
 app = typer.Typer(
     cls=Group, invoke_without_command=True, help="List the models that have names; fetch one, or check any."
@@ -23,6 +23,8 @@ def models(context: typer.Context, as_json: Json = False) -> None:
     """List the models that have names; `fetch` brings one to this machine, `check` looks at any."""
     if context.invoked_subcommand is None:
         _list(as_json)
+    elif as_json:
+        raise InputError("--json is for the list of models; leave it out")
 
 
 def _list(as_json: bool) -> None:

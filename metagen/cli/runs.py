@@ -49,9 +49,19 @@ class Watched:
     telemetry: bool = False
 
     @classmethod
-    def of(cls, track: Iterable[Tracker] | None, texts: bool, telemetry: bool) -> Watched:
-        """As the options say. Raises InputError for texts that nobody is sent."""
+    def of(
+        cls, track: Iterable[Tracker] | None, texts: bool, telemetry: bool, dry: typer.Context | None = None
+    ) -> Watched:
+        """As the options say; dry: of an estimate. Raises InputError for texts that nobody is sent, and for estimates.
+
+        METAGEN_TELEMETRY is no reason to refuse: it says the same to all commands.
+        """
         given = tuple(track or ())
+        source = dry and dry.get_parameter_source("telemetry")
+        if dry and (given or texts or (source and source.name == "COMMANDLINE")):
+            raise InputError(
+                "--track, --track-texts and --telemetry belong to a run; leave out --dry-run, or leave them out"
+            )
         if texts and not given:
             raise InputError(
                 "--track-texts is for trackers; add --track mlflow or --track wandb, or leave it out"
@@ -118,6 +128,7 @@ class Unknowns(StrEnum):
 
 
 def run(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The experiment, a YAML file.", autocompletion=experiments)],
     limit: Limit = None,
     sets: Sets = None,
@@ -139,16 +150,18 @@ def run(
     if not dry and as_json:
         raise InputError("--json belongs to an estimate; add --dry-run, or leave it out")
     guess = Guess.of(dry, hardware, probe, minutes)
+    watched = Watched.of(track, texts, telemetry, context if dry else None)
     source = schema.read_source(file, sets=sets or (), limit=limit, rehearse=rehearse)
     experiment = schema.parse_experiment(source, file.parent)
     with schema.locate_errors(source):
         if dry:
             _estimate(experiment, out, guess, as_json)
         else:
-            _run(experiment, out, Watched.of(track, texts, telemetry))
+            _run(experiment, out, watched)
 
 
 def study(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(help="A study file: an experiment with a section study.", autocompletion=experiments),
@@ -177,12 +190,13 @@ def study(
     from metagen.runs.directory import RUNS
 
     guess = Guess.of(dry, hardware, probe, minutes)
+    watched = Watched.of(track, texts, telemetry, context if dry else None)
     found = schema.load(file, sets=sets or (), limit=limit, rehearse=rehearse)
     root = out or RUNS / found.experiment.name
     if dry:
         _forecast(found, root, guess, as_json)
     else:
-        _study(found, root, as_json, Watched.of(track, texts, telemetry))
+        _study(found, root, as_json, watched)
 
 
 def resume(

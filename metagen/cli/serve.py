@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -28,13 +29,18 @@ def serve(
     from metagen.runs.declare.specs.serve import ServeSpec
 
     source = schema.read_source(file, sets=sets or (), rehearse=rehearse)
+    for name, value in (("host", host), ("port", port)):
+        if value is not None:
+            source.assign(f"serve.{name}={json.dumps(value)}", option=f"--{name}")
     experiment = schema.parse_experiment(source, file.parent)
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    spec = (experiment.serve or ServeSpec()).model_copy(update=given)
+    spec = experiment.serve or ServeSpec()
     try:
+        from metagen.serve.models import unused
         from metagen.serve.run import serve
     except ImportError as error:
         raise InputError(f"a server needs {lacks(error)}: {install('serve')}") from None
+    for text in unused(experiment):
+        output.note(text)
     with schema.locate_errors(source), observing(telemetry) as observe:
         serve(experiment, spec, _began, observe)
 

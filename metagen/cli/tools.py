@@ -90,6 +90,10 @@ def doctor(
 ) -> None:
     """Say what is installed, what is missing and how to get it, and what this machine can do."""
     if speed is not None:
+        if attempt or server:
+            raise InputError(
+                "--speed measures a model and looks at nothing else; leave out --try and --server, or leave it out"
+            )
         from metagen.cli import speed as timings
         from metagen.generators.torch.speed import ROWS, measure
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from metagen.budget import Budget
 from metagen.errors import ConfigError, InputError
 from metagen.logs import logger
 from metagen.runs.declare.specs import Experiment
+from metagen.runs.declare.specs.executor import ExecutorSpec
 from metagen.runs.work import build
 from metagen.serve.errors import ApiError, refuse
 from metagen.strategies.base import Strategy
@@ -22,6 +24,13 @@ _LOG = logger(__name__)
 CALLED = {"grammar": "response_format"}
 #: Variants of strategies, by what requests ask for, that are kept.
 KEPT = 256
+#: What a file says of problems, by its place, and why requests have no use for it.
+FOR_PROBLEMS = {
+    "allocation": "it is for all problems of a task together, and requests are none; the budget of a request is budget",
+    "cache": "it is for runs; answers to requests are not kept",
+    "executor.concurrency": "it is for problems of a task; of requests, serve.concurrency are in work at a time",
+    "executor.shards": "it is for problems of a task; this process alone drives requests",
+}
 
 
 class Models:
@@ -112,6 +121,16 @@ class Models:
     def _near(self, name: str) -> str:
         near = get_close_matches(name, [*self.names, *self._families], 1)
         return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def unused(experiment: Experiment) -> list[str]:
+    """What the file gives, other than by default, and requests have no use for."""
+    plain = experiment.model_copy(update={"allocation": None, "cache": None, "executor": ExecutorSpec()})
+    return [
+        f"{name} is not used: {why}"
+        for name, why in FOR_PROBLEMS.items()
+        if attrgetter(name)(experiment) != attrgetter(name)(plain)
+    ]
 
 
 @contextmanager

@@ -263,3 +263,20 @@ def test_a_server_that_is_not_there_is_told_and_does_not_keep_anyone_from_workin
 def test_an_address_that_is_none_is_an_error_that_shows_no_key() -> None:
     done = CliRunner().invoke(app, ["doctor", "--server", f"http://me:{KEY}@localhost/v1"])
     assert done.exit_code == 2 and KEY not in done.output and "base_url" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["doctor", "--speed", "tiny-0.1m", "--try"], "--speed measures a model and looks at nothing else"),
+        (
+            ["doctor", "--speed", "tiny-0.1m", "--server", "http://localhost:1/v1"],
+            "leave out --try and --server",
+        ),
+        (["models", "--json", "check", "tiny-0.1m"], "--json is for the list of models; leave it out"),
+        (["models", "--json", "fetch", "tiny-0.1m"], "--json is for the list of models; leave it out"),
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2 and message in " ".join(result.output.split()), result.output

@@ -121,6 +121,18 @@ def test_options_of_an_estimate_belong_to_one(study_file: Write) -> None:
     assert done.exit_code == 2 and "add --probe 2" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("command", ["run", "study"])
+@pytest.mark.parametrize("option", [["--track", "mlflow"], ["--track-texts"], ["--telemetry"]])
+def test_nobody_is_told_of_an_estimate(
+    command: str, option: list[str], study_file: Write, study_experiment_file: Write
+) -> None:
+    file = str(study_file() if command == "study" else study_experiment_file())
+    done = CliRunner().invoke(app, [command, file, "--dry-run", *option])
+    assert done.exit_code == 2 and "belong to a run; leave out --dry-run" in " ".join(done.stderr.split())
+    usual = CliRunner().invoke(app, [command, file, "--dry-run"], env={"METAGEN_TELEMETRY": "1"})
+    assert usual.exit_code == 0, usual.output
+
+
 def test_a_problem_that_fails_is_told_by_the_exit_code(study_file: Write, tmp_path: Path) -> None:
     asked = ["study", str(study_file(study="", n="[1, 2]")), "--out", str(tmp_path / "study")]
     asked += ["--set", "grid.strategies=[majority]"]

@@ -17,7 +17,12 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from metagen.cli import app
+from metagen.runs.declare import schema
+from metagen.runs.declare.specs.executor import ExecutorSpec
+from metagen.serve.models import unused
 from tests.serve.serving import FILE, QUESTION
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +103,25 @@ def test_other_machines_need_keys(tmp_path: Path) -> None:
 def test_a_fault_of_the_file_has_its_place(tmp_path: Path) -> None:
     said = refused(tmp_path, serve={"keys": {"a": {"variable": "X"}}})
     assert re.search(r"served\.yaml:\d+: serve\.keys\.a\.", said)
+
+
+def test_an_option_and_an_override_that_say_the_same_are_refused(tmp_path: Path) -> None:
+    asked = ["serve", str(tmp_path / "x.yaml"), "--set", "serve.port=1", "--port", "0"]
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump({**FILE, "serve": None}), "utf-8")
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 2 and "serve.port: --set serve.port=1 says it, too" in result.output
+
+
+def test_what_a_file_says_of_problems_is_named_as_not_used(tmp_path: Path) -> None:
+    given = {"allocation": {"total": {"calls": 9}}, "cache": "kept", "executor": {"concurrency": 3}}
+    usual = {"executor": {"concurrency": 64}}
+    for more, named in ((given, ["allocation", "cache", "executor.concurrency"]), (usual, []), ({}, [])):
+        (tmp_path / "x.yaml").write_text(yaml.safe_dump({**FILE, **more}), "utf-8")
+        found = unused(schema.load(tmp_path / "x.yaml"))
+        assert [note.partition(" is not used")[0] for note in found] == named
+    sharded = ExecutorSpec.model_validate({"kind": "ray", "shards": 2})
+    (note,) = unused(schema.load(tmp_path / "x.yaml").model_copy(update={"executor": sharded}))
+    assert note.startswith("executor.shards is not used")
 
 
 def test_options_go_before_the_file(tmp_path: Path) -> None:

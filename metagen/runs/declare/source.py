@@ -179,7 +179,7 @@ class Source:
                 what = f"there is no {key!r} in {path[0]!r} to set this in (there is {', '.join(node) or 'nothing'})"
                 self.faults.append(Fault(place, spell_path((*path, key)), what + nearest(key, node)))
                 return None
-            if key not in node:
+            if node.get(key) is None:
                 node[key], self.places[(*path, key)] = {}, place
             inner = node[key]
             path, target = (*path, key), target.removeprefix(f"{key}.")
