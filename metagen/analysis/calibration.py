@@ -172,6 +172,8 @@ def reliability(
     Samples of one problem are alike, so the bounds resample problems, not samples. scores, correct: [problems,
     samples], or ragged, as of `fit_temperature`. Raises InputError for options out of range, and no scored sample.
     """
+    if equal not in ("width", "mass"):
+        raise InputError(f"equal={equal!r}: expected 'width' or 'mass'")
     if bins < 1 or not 0.0 < level < 1.0 or resamples < 100:
         raise InputError(
             f"bins={bins!r}, level={level!r}, resamples={resamples!r}: expected bins ≥ 1, 0 < level < 1, "

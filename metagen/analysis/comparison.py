@@ -27,7 +27,7 @@ class Contrast:
     a, b: means. difference: its interval is the comparison's own, at 1 − alpha; its p_value uncorrected; `detectable`
     allows for the family (at alpha over its size, so a bound for Holm), inf where so few problems can show none of any
     size. p_value: Holm's; NaN where the problems cannot tell. shown: p_value ≤ alpha. more, less: shares of problems on
-    which b is above a, and below. tests: how many were corrected together.
+    which b is above a, and below. tests: how many were corrected together. alpha: the level of the family.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Contrast:
     more: float = nan
     less: float = nan
     tests: int = 1
+    alpha: float = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +108,7 @@ def contrasts(
             more=float((b > a).mean()) if len(a) else nan,
             less=float((b < a).mean()) if len(a) else nan,
             tests=max(tests, 1),
+            alpha=alpha,
         )
         for (name, (a, b)), p in zip(pairs.items(), corrected, strict=True)
     ]
@@ -133,7 +135,8 @@ def sentence(c: Contrast) -> str:
         )
         return f"{same} {d.problems} problems, which cannot tell them apart"
     alone = " uncorrected" if c.tests > 1 else ""
-    found = f"{_points(d.estimate)}, 95% interval{alone} [{_sign_text(d.low)}, {_sign_text(d.high)}], {p}"
+    spread = f"{100 * (1 - c.alpha):g}% interval{alone} [{_sign_text(d.low)}, {_sign_text(d.high)}]"
+    found = f"{_points(d.estimate)}, {spread}, {p}"
     if c.shown:
         return found
     least = "none of any size" if isinf(d.detectable) else f"{100 * d.detectable:.1f} points"

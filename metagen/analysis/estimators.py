@@ -174,7 +174,7 @@ def majority_at_k(
     k (by default 64 to 512, the more the fewer the problems), and exact where there are no more subsets than that (or
     than samples). The same state of `rng` draws the same subsets for majority and weighted votes, and those of a k that
     divides another lie within its subsets, so that curves compare. A class whose members differ in `correct` is right
-    at their mean. Raises InputError for shapes that differ or k outside 1 … N.
+    at their mean. Raises InputError for shapes that differ, k outside 1 … N, and `subsets` beside exact=True.
     """
     return _votes(classes, correct, ks, rng, {"": None}, subsets, exact)[""]
 
@@ -192,8 +192,8 @@ def weighted_at_k(
     """Accuracy of the class with the largest sum of scores among k samples (weighted voting).
 
     classes, scores, correct: [problems, samples]. With equal scores this is `majority_at_k`; the rest is as there.
-    exact: that the scores of each problem are equal, and above 0. Raises InputError also for scores that are negative
-    or infinite: a vote's weight is in [0, ∞).
+    exact: for scores that are equal within each problem, and above 0. Raises InputError also for scores that are
+    negative or infinite: a vote's weight is in [0, ∞).
     """
     return _votes(classes, correct, ks, rng, {"": scores}, subsets, exact)[""]
 
@@ -298,6 +298,8 @@ def _votes(
     exact: bool | None,
 ) -> dict[str, AtK]:
     """Votes by name: plain ones in closed form where that is wanted, the others over the same subsets."""
+    if exact and subsets is not None:
+        raise InputError(f"subsets={subsets!r}: exact=True draws no subsets; leave one of both out")
     ids, right = np.asarray(classes, dtype=np.int64), np.asarray(correct, dtype=bool)
     given = {name: None if w is None else np.asarray(w, dtype=np.float64) for name, w in weights.items()}
     _check(ks, ids, right, *(w for w in given.values() if w is not None))
@@ -310,6 +312,11 @@ def _votes(
         ballots = Ballots.of(ids, right, w)
         width = max(width, ballots.none)
         closed = exact if exact is not None else subsets is None and ballots.equal
+        if exact and many and not ballots.equal:
+            raise InputError(
+                "exact=True: the scores of a problem differ, or are 0, and the closed form counts votes alone; leave "
+                "exact out, or give equal scores"
+            )
         if closed and many and (exact or majority_work(ballots) <= WORK):
             found[name][0][[k in many for k in ks]] = majority_exact(ballots, many)
             jobs[name] = ballots.job([k for k in ks if k not in many])

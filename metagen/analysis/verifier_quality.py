@@ -129,7 +129,7 @@ def verifier_quality(
     lengths: Rows | None = None,
     steps: Sequence[ArrayLike] | None = None,
     first_errors: ArrayLike | None = None,
-    step_threshold: float = 0.5,
+    step_threshold: float | None = None,
     threshold: float | None = None,
     ns: Sequence[int] | None = None,
     groups: ArrayLike | None = None,
@@ -155,9 +155,13 @@ def verifier_quality(
     limits = np.where(np.isnan(limits), shares, limits)
     if (steps is None) != (first_errors is None):
         raise InputError("first errors need both steps= and first_errors=, and one of them is missing")
+    if steps is None and step_threshold is not None:
+        raise InputError(
+            f"step_threshold={step_threshold!r}: of steps, and there are none; give steps= and first_errors="
+        )
     found = None
     if steps is not None and first_errors is not None:
-        found = first_error(steps, first_errors, threshold=step_threshold)
+        found = first_error(steps, first_errors, threshold=0.5 if step_threshold is None else step_threshold)
     bins = reliability(scores, correct)
     return VerifierQuality(
         problems=len(pool.sizes),

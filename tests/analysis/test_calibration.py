@@ -128,6 +128,8 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         fit_temperature([[0.1, 0.9, 0.2, 0.8]], [[1, 0, 1, 0]])
     with pytest.raises(InputError, match=r"in \[0, 1\]"):
         reliability([[1.5]], [[1]])
+    with pytest.raises(InputError, match="equal='typo': expected 'width' or 'mass'"):
+        reliability([[0.5]], [[1]], equal="typo")  # type: ignore[arg-type]  # on purpose
     with pytest.raises(InputError, match="at least one score"):
         fit_isotonic([[np.nan]], [[1]])
     for right in ([1, 1], [0, 0]):

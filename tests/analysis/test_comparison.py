@@ -100,6 +100,10 @@ class TestSentence:
         (alone,) = contrasts({"b": (TestContrasts.a, TestContrasts.better)})
         assert "95% interval [+" in sentence(alone) and sentence(alone).endswith("p < 0.001")
 
+    def test_an_interval_is_named_by_its_own_level(self) -> None:
+        (alone,) = contrasts({"b": (TestContrasts.a, TestContrasts.better)}, alpha=0.5)
+        assert "50% interval [+" in sentence(alone)
+
     @pytest.mark.parametrize(
         ("a", "b", "said"),
         [

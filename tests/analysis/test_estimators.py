@@ -224,6 +224,16 @@ class TestClosedForm:
             majority_at_k(huge, huge == 0, [500], rng(), exact=True)
         assert majority_at_k(huge, huge == 0, [500], rng()).accuracy[0, 0] == 1.0
 
+    def test_the_closed_form_counts_no_weights_and_draws_no_subsets(self) -> None:
+        classes = np.repeat([[0, 1]], [10, 30], axis=1)
+        scores = np.where(classes == 0, 0.99, 0.01)
+        with pytest.raises(InputError, match="exact=True: the scores of a problem differ"):
+            weighted_at_k(classes, scores, classes == 0, [20], rng(), exact=True)
+        same = weighted_at_k(classes, np.full_like(scores, 0.5), classes == 0, [20], rng(), exact=True)
+        assert same.accuracy == majority_at_k(classes, classes == 0, [20], rng(), exact=True).accuracy
+        with pytest.raises(InputError, match="subsets=64: exact=True draws no subsets"):
+            majority_at_k(classes, classes == 0, [20], rng(), 64, exact=True)
+
 
 class TestDraws:
     @given(st.integers(1, 100_000), st.one_of(st.none(), st.integers(2, 2000)), st.integers(1, 300))

@@ -169,3 +169,5 @@ def test_what_does_not_fit_is_refused() -> None:
         verifier_quality([[0.1, 0.2], [0.3]], [[1, 0], [0]], ns=(2,))
     with pytest.raises(InputError, match="first_errors"):
         verifier_quality([[0.1, 0.9]], [[0, 1]], steps=[[0.5]])
+    with pytest.raises(InputError, match=r"step_threshold=0\.9: of steps, and there are none"):
+        verifier_quality([[0.1, 0.9]], [[0, 1]], step_threshold=0.9)

@@ -363,8 +363,7 @@ def _vote(
         closed.add(Ballots.of(pool.classes, pool.correct, weights))
         if not closed.possible:
             return vote
-    vote.exact = True
-    return vote
+    return Vote(exact=True)
 
 
 class _Spent:
