@@ -30,7 +30,7 @@ class Ensemble(Verifier):
     none, and the verdict of the first such member; a verdict beside a value (`forged`) is kept. Members record and
     charge themselves, in the scope given: what one of them has scored there by itself is not paid for again. members:
     what is combined. penalty: the weight of variance or deviation. Raises InputError for too few members (an
-    uncertainty needs two), and for weights that do not fit the members.
+    uncertainty needs two), and for weights and a penalty that do not fit them or would do nothing.
 
     Examples:
         >>> import asyncio, metagen as mg
@@ -59,6 +59,11 @@ class Ensemble(Verifier):
         members, combine, weights = len(given["members"]), given["combine"], given["weights"]
         if not members or (combine in ("uncertainty", "lower-bound") and members < 2):
             return f"{members} members; expected at least one, and two for an uncertainty"
+        if combine in ("mean", "worst") and given["penalty"] != 1.0:
+            return (
+                f"penalty={given['penalty']!r}: combine={combine!r} has no use for a penalty; leave it out, or give "
+                "combine='lower-bound' or 'uncertainty'"
+            )
         if weights is None:
             return None
         if combine == "worst":

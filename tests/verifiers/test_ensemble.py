@@ -40,7 +40,8 @@ def score(verifier: Verifier, *texts: str, **how: object) -> list[Score]:
 )
 def test_the_three_ways_to_combine(combine: Combine, expected: float) -> None:
     values = (0.9, 0.7, 0.2)
-    (one,) = score(Ensemble(constant(*values), combine, penalty=0.5), "x")
+    penalty = 0.5 if combine in ("uncertainty", "lower-bound") else 1.0
+    (one,) = score(Ensemble(constant(*values), combine, penalty=penalty), "x")
     assert one.value == pytest.approx(expected) == one.raw
 
 
@@ -129,7 +130,7 @@ def test_everything_enters_the_fingerprint() -> None:
         Ensemble([a]),
         Ensemble([a, b], "worst"),
         Ensemble([a, b], "uncertainty"),
-        Ensemble([a, b], penalty=2.0),
+        Ensemble([a, b], "uncertainty", penalty=2.0),
         Ensemble([a, b], weights=[1, 2]),
     ]
     assert len({one.fingerprint for one in kinds}) == len(kinds)
@@ -146,6 +147,8 @@ def test_everything_enters_the_fingerprint() -> None:
         ({"weights": [1.0]}, "expected 2 numbers"),
         ({"weights": [0.0, 0.0]}, "not all of them 0"),
         ({"weights": [1.0, 1.0], "combine": "worst"}, "no use for weights"),
+        ({"penalty": 3.0}, "penalty=3.0: combine='mean' has no use for a penalty; leave it out"),
+        ({"penalty": 3.0, "combine": "worst"}, "combine='worst' has no use for a penalty"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(options: dict[str, object], words: str) -> None:

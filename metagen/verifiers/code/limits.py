@@ -17,6 +17,9 @@ WAITING: Final = 4.0
 class Limits:
     """Limits of one execution; each must bind, and the verdict says which one did. Of a suite they are of each test.
 
+    Time and memory that a problem's tests have as limits of their own (`seconds`, `memory`) stand in place of these,
+    be they more or less: the problem is judged by them, whoever runs it.
+
     wall: seconds from start to the last answer, for the whole tree of processes; then all are killed.
     cpu: seconds of processor time of each process; None: as many as `wall`.
     memory: bytes; of the whole tree where a cgroup is available, else of each process (address space).
@@ -47,7 +50,7 @@ class Limits:
                 raise InputError(f"the limit {field.name!r} is a positive number, got {value!r}")
 
     def of_test(self, seconds: float | None, memory: int | None) -> Limits:
-        """The same for a test with limits of its own: processor time and bytes; None: as they are."""
+        """The same for a test with limits of its own, processor time and bytes, which win; None: as they are."""
         limits = replace(self, memory=memory or self.memory)
         return limits if seconds is None else replace(limits, wall=WAITING * seconds, cpu=float(seconds))
 

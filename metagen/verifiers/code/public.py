@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from metagen.errors import DataError
 from metagen.parts import part
 from metagen.sequence import Score, Sequence
 from metagen.values import Positive, Size
-from metagen.verifiers.code.limits import Limits
 from metagen.verifiers.code.program import ProgramRule
 from metagen.verifiers.code.report import feedback
 from metagen.verifiers.code.sandbox import Sandbox
@@ -54,9 +55,10 @@ def public_tests(
 ) -> PublicTests:
     """The share of a problem's public tests that a program passes, in a sandbox; with words on what failed.
 
-    wall, memory: of one execution, in seconds of wall clock and bytes; by default those of the sandbox.
+    wall, memory: of one execution, in seconds of wall clock and bytes; by default those of the sandbox, as the other
+    limits are. Limits that a problem has of its own stand in their place.
     """
     given = {"wall": wall, "memory": memory}
     known = {limit: value for limit, value in given.items() if value is not None}
-    limits = Limits(**known) if known else None  # type: ignore[arg-type]  # each is what its name says
+    limits = replace(sandbox.limits, **known) if known else None  # type: ignore[arg-type]  # each as it is named
     return PublicTests(sandbox, program=program, limits=limits, name=name)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
+from metagen.errors import InputError
 from metagen.parts import part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
@@ -27,13 +28,21 @@ Tests: TypeAlias = Suite | IOTests
 
 
 def read_tests(public: Mapping[str, Any]) -> Tests | None:
-    """The tests in a prompt's public data: under `io`, or those of a `Suite`. None if there are none."""
+    """The tests in a prompt's public data: under `io`, or those of a `Suite`. None if there are none.
+
+    Raises InputError for both, DataError for tests that are none.
+    """
+    if public.get("io") and public.get("tests"):
+        raise InputError("the prompt has both io and tests, and only io would run; give one")
     return IOTests.of(public) or Suite.of(public)
 
 
 @part
 class Tested(PrimitiveVerifier):
-    """Scores each sequence by the report on its program; one execution is one call."""
+    """Scores each sequence by the report on its program; one execution is one call.
+
+    limits: of each test, by default those of the sandbox; a problem's own stand in place of either.
+    """
 
     whole: ClassVar[bool] = True
     #: Whether all tests are run, or none beyond the first that does not pass.

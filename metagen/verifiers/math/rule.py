@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import abc
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 from metagen.parts import part
 from metagen.sequence import Sequence, digest
@@ -41,12 +42,29 @@ class MathRule(AnswerRule):
     pattern: a regular expression with one group, in which `^` and `$` stand for the ends of lines; its last match is
     looked at first. sources: the places of an answer, in the order of the search. percent: `50%` is one half
     (`hundredths`), or 50, for data whose references leave the sign out (`dropped`). Verdicts: `missing` and
-    `unparsable`. Raises InputError for a pattern without one group, and an unknown source.
+    `unparsable`. Raises InputError for a pattern without one group, an unknown source, no source, and a pattern that no
+    source looks for.
     """
 
     pattern: str | None = field(default=None, kw_only=False)
     sources: abc.Sequence[Source] = SOURCES
     percent: Percent = "hundredths"
+
+    @classmethod
+    def conflict(cls, given: Mapping[str, Any]) -> str | None:
+        """What its fields cannot be to each other: see `Strategy.conflict`."""
+        pattern, sources = given["pattern"], tuple(given["sources"])
+        if not sources:
+            return "sources=(): no place is looked at, and every answer would be missing; name at least one"
+        if pattern is not None and "pattern" not in sources:
+            return (
+                f"pattern={pattern!r}: sources={sources!r} does not look at it; add 'pattern' to sources, or leave "
+                "pattern out"
+            )
+        if pattern is None and "pattern" in sources and sources != SOURCES:
+            why = "there is no pattern to look for; give pattern, or leave 'pattern' out of sources"
+            return f"sources={sources!r}: {why}"
+        return None
 
     def __post_init__(self) -> None:
         self._pattern = one_group("pattern", self.pattern) if self.pattern is not None else None

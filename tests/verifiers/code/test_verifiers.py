@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from metagen.verifiers.code.check import Suite
 from metagen.verifiers.code.codet import DualAgreement, ask_for_tests, assertions, codet_at_k, dual_agreement
 from metagen.verifiers.code.hidden import BrokenTests, HiddenTests
 from metagen.verifiers.code.outputs import ProgramOutputs, output_classes, public_inputs
-from metagen.verifiers.code.public import PublicTests
+from metagen.verifiers.code.public import PublicTests, public_tests
 from metagen.verifiers.code.sandbox import Sandbox
 from metagen.verifiers.utility.execution import ExecutionAgreement
 
@@ -71,6 +72,17 @@ def test_without_program_or_tests(sandbox: Sandbox) -> None:
     assert score(verifier, [Sequence.of(PROMPT)])[0].verdict == "missing"
     nothing = score(verifier, candidates(SQUARE, prompt=Prompt("bare", text="Write f.")))[0]
     assert (nothing.value, nothing.verdict) == (None, "untested")
+
+
+def test_limits_that_are_not_given_are_those_of_the_sandbox(sandbox: Sandbox) -> None:
+    assert public_tests(sandbox, wall=2)._limits == replace(sandbox.limits, wall=2)
+    assert public_tests(sandbox, memory=1024)._limits == replace(sandbox.limits, memory=1024)
+
+
+def test_tests_of_two_kinds_are_refused(sandbox: Sandbox) -> None:
+    both = Prompt("both", text="?", public={**PROMPT.public, "io": {"inputs": ["1"], "outputs": ["1"]}})
+    with pytest.raises(InputError, match="both io and tests, and only io would run; give one"):
+        score(PublicTests(sandbox), candidates(SQUARE, prompt=both))
 
 
 def test_long_words_are_cut(sandbox: Sandbox) -> None:

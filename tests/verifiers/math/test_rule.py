@@ -88,6 +88,12 @@ def test_fingerprints_name_the_library_that_rounds(monkeypatch: pytest.MonkeyPat
         ({"pattern": "(a)(b)"}, "has 2 groups"),
         ({"percent": "half"}, "percent='half'; expected one of"),
         ({"sources": ("box",)}, "sources=.*'box'.*; expected a list, each one of pattern"),
+        ({"sources": ()}, "no place is looked at, and every answer would be missing"),
+        ({"sources": ("pattern", "last")}, "no pattern to look for; give pattern, or leave 'pattern' out"),
+        (
+            {"pattern": "is (.)", "sources": ["boxed"]},
+            r"sources=\('boxed',\) does not look at it; add 'pattern'",
+        ),
     ],
 )
 def test_options_are_checked(options: dict[str, object], words: str) -> None:
