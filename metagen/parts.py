@@ -179,6 +179,15 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{place} {digest(*_code(function.__code__), *given, *read).hex()}"
 
 
+#: The name of functions that are given none.
+UNNAMED = "function"
+
+
+def named(name: str, *functions: Callable[..., Any]) -> tuple[str, ...]:
+    """What tells such functions from others: the name that they are given, and without one their own (`name_of`)."""
+    return (name,) if name != UNNAMED else (name, *map(name_of, functions))
+
+
 #: Values whose repr tells them in full, and modules that have nothing but such.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice)
 _OF_VALUES = {"datetime", "decimal", "fractions", "logging", "pathlib", "uuid"}

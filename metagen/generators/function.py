@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 from metagen.border import call, call_or_await
 from metagen.call import Ended, Item, Outcome
@@ -11,6 +12,7 @@ from metagen.errors import EngineError
 from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, letters, payload
 from metagen.journal import Row
+from metagen.parts import UNNAMED, named
 from metagen.scope import Scope
 from metagen.sequence import Sequence, Step, Until, digest
 
@@ -25,7 +27,8 @@ class FunctionGenerator(Primitive):
     string ends with its first step, and the function is called again for the next: it should go on from the text of the
     prefix. A block of tokens is not cut, since only the function knows its tokens.
 
-    name: part of the fingerprint; change it when the function changes its mind.
+    name: part of the fingerprint, by which samples are found again; change it when the function changes its mind.
+    Without one, what the function is called and does stands in its place.
     count: tokens of a text, for the accounting; without it token counts are unknown.
     max_tokens: the most that the function ever writes, by `count`; needed under a token budget.
     """
@@ -34,17 +37,17 @@ class FunctionGenerator(Primitive):
         self,
         function: Function,
         *,
-        name: str = "function",
+        name: str = UNNAMED,
         count: Callable[[str], int] | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        self._function, self._count, self._max_tokens = function, count, max_tokens
-        self._fingerprint = digest("function", name).hex()
+        self._function, self._name = function, name
+        self._count, self._max_tokens = count, max_tokens
         self._counted: tuple[Sequence, bytes, int] | None = None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return self._fingerprint
+        return digest("function", *named(self._name, self._function)).hex()
 
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended

@@ -10,13 +10,10 @@ from functools import cached_property
 from metagen.border import call, call_or_await, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
-from metagen.parts import name_of, part
+from metagen.parts import UNNAMED, named, part
 from metagen.scope import Scope
 from metagen.sequence import Score, Sequence, digest
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
-
-#: The name of a verifier that is given none.
-UNNAMED = "function"
 
 
 def _out_of_range(score: float | Score) -> str | None:
@@ -53,8 +50,7 @@ class FunctionVerifier(PrimitiveVerifier):
 
     @cached_property
     def fingerprint(self) -> str:
-        own = () if self.name != UNNAMED else (name_of(self.function),)
-        return digest("function verifier", self.name, *own).hex()
+        return digest("function verifier", *named(self.name, self.function)).hex()
 
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         if ours(self.function) and not is_async(self.function):
@@ -76,7 +72,8 @@ class FunctionVerifier(PrimitiveVerifier):
 class FunctionRule(AnswerRule):
     """Reads an answer by `read(text)` → the answer or None, and its key by `key(answer)` (the answer itself).
 
-    name: part of the fingerprint; change it when the functions change their mind.
+    name: part of the fingerprint; change it when the functions change their mind. Without one,
+    what they are called and do stands in its place.
     """
 
     def __init__(
@@ -84,13 +81,13 @@ class FunctionRule(AnswerRule):
         read: Callable[[str], str | None],
         key: Callable[[str], str | None] = lambda answer: answer,
         *,
-        name: str = "function",
+        name: str = UNNAMED,
     ) -> None:
         self._read, self._key, self._name = read, key, name
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return digest("function rule", self._name).hex()
+        return digest("function rule", *named(self._name, self._read, self._key)).hex()
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(s.text) for s in sequences]

@@ -13,7 +13,7 @@ from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
 from metagen.scope import Scope
-from metagen.sequence import Prompt, Sequence, Step, TokenIds, Tokens
+from metagen.sequence import Prompt, Sequence, Step, TokenIds, Tokens, digest
 
 T = TypeVar("T")
 PREFIX = Sequence(Prompt("p", text="one two"))
@@ -117,13 +117,7 @@ def test_a_prompt_is_counted_once_for_all_its_samples() -> None:
 
 
 def test_its_name_is_its_fingerprint() -> None:
-    def function(prefix: Sequence, seed: int, index: int) -> str:
-        return ""
-
-    assert FunctionGenerator(function).fingerprint == FunctionGenerator(lambda p, s, i: "x").fingerprint
-    assert (
-        FunctionGenerator(function, name="a").fingerprint != FunctionGenerator(function, name="b").fingerprint
-    )
+    assert FunctionGenerator(words, name="a").fingerprint != FunctionGenerator(words, name="b").fingerprint
 
 
 @pytest.mark.parametrize(("n", "start"), [(0, 0), (-1, 0), (1, -1)])
@@ -144,3 +138,11 @@ def test_ids_of_an_unknown_tokenizer_are_not_kept() -> None:
     generator = FunctionGenerator(lambda p, s, i: Sample("x", (1, 2), 2, finish="eos"))
     (result,) = run(generator.generate(PREFIX.extend("y", tokens=TokenIds((9,), "t")), scope=Scope.root()))
     assert result.tokens is None
+
+
+def test_functions_without_a_name_are_told_apart_and_a_name_names_alone() -> None:
+    scope = Scope.root("p")
+    texts = [run(FunctionGenerator(lambda *_, x=x: x).generate(PREFIX, n=2, scope=scope)) for x in "xy"]
+    assert [[r.text for r in each] for each in texts] == [["x", "x"], ["y", "y"]]
+    one, other = (FunctionGenerator(lambda *_, x=x: x, name="mine") for x in "xy")
+    assert one.fingerprint == other.fingerprint == digest("function", "mine").hex()

@@ -261,3 +261,22 @@ def test_what_a_journal_knows_a_part_by_stays_as_it_was(name: str, monkeypatch: 
     part = MAKERS[name]()
     found = part.fingerprint + (f" {part.records}" if isinstance(part, PrimitiveVerifier) else "")
     assert found == RECORDED[name]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        FunctionVerifier,
+        FunctionRule,
+        lambda function, **named: FunctionRule(str.strip, function, **named),
+        FunctionEmbedder,
+        FunctionUtility,
+    ],
+)
+def test_what_is_made_of_a_function_without_a_name_is_named_by_the_function(
+    make: Callable[..., Any],
+) -> None:
+    several = [lambda *_: 1, lambda *_: 2, half, grade]
+    assert len({make(one).fingerprint for one in several}) == len(several)
+    assert make(half).fingerprint == make(half).fingerprint
+    assert len({make(one, name="mine").fingerprint for one in several}) == 1

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import abc
 from collections.abc import Awaitable, Callable
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from metagen.border import call_or_await
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
-from metagen.parts import part
+from metagen.parts import UNNAMED, named, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -111,7 +112,8 @@ class EmbeddingCosine(Utility):
 class FunctionEmbedder(Embedder):
     """Embeds by `function(texts)`, which may be async. Charged one call per text.
 
-    name: part of the fingerprint; change it when the function changes its mind.
+    name: part of the fingerprint; change it when the function changes its mind. Without one,
+    what it is called and does stands in its place.
 
     Examples:
         >>> import asyncio
@@ -122,11 +124,11 @@ class FunctionEmbedder(Embedder):
     """
 
     function: Callable[[list[str]], Any | Awaitable[Any]] = field(kw_only=False)
-    name: str = "function"
+    name: str = UNNAMED
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return digest("function embedder", self.name).hex()
+        return digest("function embedder", *named(self.name, self.function)).hex()
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
         return np.asarray(await call_or_await(self, self.function, texts))

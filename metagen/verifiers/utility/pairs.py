@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections import abc
 from collections.abc import Awaitable, Callable
 from dataclasses import field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metagen.border import call_or_await, one_each, promises
 from metagen.errors import InputError
-from metagen.parts import part
+from metagen.parts import UNNAMED, named, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.utility.base import Matrix, Utility
@@ -58,20 +59,20 @@ class FunctionUtility(PairUtility):
     """Rates by `function(candidate, reference)`; it may be async. It is neither recorded nor charged.
 
     It gives a finite number, or None or nan where it knows none. name: part of the fingerprint; change it when the
-    function changes its mind. symmetric: the function is; half of the pairs are asked, and those with the first
-    candidate again the other way round. function: of two sequences. Raises InputError for infinite values, and where
-    a function is not symmetric.
+    function changes its mind; without one, what it is called and does stands in its place. symmetric: the function is;
+    half of the pairs are asked, and those with the first candidate again the other way round. function: of two
+    sequences. Raises InputError for infinite values, and where a function is not symmetric.
     """
 
     spends = False
 
     function: Callable[[Sequence, Sequence], float | Awaitable[float | None] | None] = field(kw_only=False)
-    name: str = "function"
+    name: str = UNNAMED
     symmetric: bool = False
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        return digest("function utility", self.name).hex()
+        return digest("function utility", *named(self.name, self.function)).hex()
 
     async def matrix(
         self,
