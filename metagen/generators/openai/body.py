@@ -28,8 +28,8 @@ class Wording:
 
     continuation: whether a partial turn of the assistant can be gone on with. structured: whether grammars may be
     sent. seed_bits: seeds are below 2 to this power; 0 sends none. length: the field that bounds a completion.
-    extra: fields that are sent with every request, over all others. stream: answers come in chunks, as those do in any
-    case that somebody follows.
+    extra: fields that are sent with every request, besides what is asked for. stream: answers come in chunks, as those
+    do in any case that somebody follows.
     """
 
     model: str
@@ -60,7 +60,7 @@ class Wording:
     ) -> Self:
         """By the options of OpenAIEngine; the others have no part in it.
 
-        InputError for what the server would ignore, and for an extra_body that is no JSON.
+        InputError for what the server would ignore, and an extra_body that is no JSON or replaces what is asked for.
         """
         try:
             json.dumps(dict(extra_body or {}), allow_nan=False)
@@ -69,7 +69,14 @@ class Wording:
                 f"extra_body is no JSON: {error}; give numbers, texts, lists and mappings of Python's own"
             ) from None
         spoken = DIALECTS[dialect]
-        spoken.check(api, length_field, extra_body or {}, max_context)
+        spoken.check(
+            api,
+            length_field,
+            extra_body or {},
+            max_context,
+            structured=structured_outputs,
+            continuation=continuation,
+        )
         goes_on = spoken.open_turn is not None if continuation is None else continuation
         return cls(
             model, api, spoken, goes_on, structured_outputs, seed_bits, length_field, extra_body or {}, stream

@@ -47,8 +47,19 @@ class Dialect:
     chats: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
 
-    def check(self, api: str, length: str, extra: Fields, max_context: int | None) -> None:
-        """InputError for options of an engine that such a server would ignore, and for a context that is not said."""
+    def check(
+        self,
+        api: str,
+        length: str,
+        extra: Fields,
+        max_context: int | None,
+        *,
+        structured: bool,
+        continuation: bool | None,
+    ) -> None:
+        """InputError for options of an engine that such a server would ignore, for a context that is not said, and for
+        fields of requests that the engine writes itself (`extra`).
+        """
         if self.chats and api != "chat":
             raise InputError(
                 f"api={api!r}: a server of dialect {self.name!r} puts the text into the model's chat template, and "
@@ -60,6 +71,19 @@ class Dialect:
                     f"{'length_field' if name == length else 'extra_body'}: a server of dialect {self.name!r} ignores "
                     f"{name!r}; {self.unread[name]}"
                 )
+        written = ASKED | self.adapters | ({"top_k"} if self.top_k else set())
+        written |= ({"stop_token_ids", "ignore_eos"} if self.ends else set()) | (
+            HELD if structured else set()
+        )
+        if replaced := [name for name in extra if name in written]:
+            raise InputError(
+                f"extra_body: {replaced[0]!r} would replace what generators and the engine ask for in every request; "
+                "say it there, and leave it out of extra_body"
+            )
+        if api == "completions" and continuation is not None:
+            raise InputError(
+                f"continuation={continuation!r}: is of chats, and api='completions' always goes on; leave it out"
+            )
         if self.cuts and max_context is None:
             raise InputError(
                 f"max_context is missing: a server of dialect {self.name!r} drops what does not fit into its context, "
@@ -87,6 +111,14 @@ class Dialect:
         return None
 
 
+#: Fields that every request has, or may have, by what is asked for, whatever the dialect; and those of grammars.
+ASKED: Final = frozenset(
+    {
+        "model", "messages", "prompt", "temperature", "top_p", "n", "seed", "max_tokens", "max_completion_tokens",
+        "stop", "logprobs", "top_logprobs", "stream", "stream_options",
+    }
+)  # fmt: skip
+HELD: Final = frozenset({"structured_outputs", "response_format", "json_schema", "regex"})
 _MODELFILE: Final = "set it in a Modelfile (`PARAMETER {} …`), and give the name of the model made of that"
 #: Fields that Ollama's `/v1` does not read.
 _UNREAD_BY_OLLAMA: Final = {

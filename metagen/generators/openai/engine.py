@@ -69,8 +69,9 @@ class OpenAIEngine:
     dialect: what the server understands beyond the common fields; `openai` is none of it.
     tokenizer: the directory of the model's tokenizer, if it is here: completions are then asked for by ids, and
     steps can be. Without it there are no ids.
-    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known; Ollama's
-    dialect needs it.
+    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known: with
+    `tokenizer`, what does not fit is refused before it is sent; without, only forecasts go by it. Ollama's dialect
+    needs it, and refuses answers to prompts that the server may have cut.
     api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
     any other. revision: of what the server runs, a part of the fingerprint.
     n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
@@ -81,7 +82,8 @@ class OpenAIEngine:
     seed_bits: seeds are below 2 to this power; 0 sends none. structured_outputs: whether grammars may be sent.
     continuation: whether a chat's partial turn can be gone on with; by default what the dialect says.
     stream: ask for answers as streams, which some servers want for long ones; they are read whole all the same.
-    length_field: what bounds a completion is called so. extra_body: fields that are sent with every request.
+    length_field: what bounds a completion is called so. extra_body: fields that are sent with every request, beside
+    those that generators and the engine ask by.
     concurrency: requests at a time, at first and at most. patience: time-outs and attempts.
 
     Nothing is sent before the first request. `with engine:` runs it. Raises InputError or ModelError, which name

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from metagen.budget import Budget
 from metagen.cli import app
 from metagen.cost import Price
-from metagen.errors import BudgetExhausted, ConfigError, UnsupportedError
+from metagen.errors import BudgetExhausted, ConfigError, InputError, UnsupportedError
 from metagen.generators.openai import OpenAIEngine
 from metagen.generators.openai.limiter import Concurrency
 from metagen.generators.openai.retries import Patience
@@ -59,8 +59,8 @@ def written(folder: Path, **engine: Any) -> Path:
 def test_all_fields_of_the_engine_can_be_given_in_a_file(tmp_path: Path) -> None:
     file = written(
         tmp_path, api="completions", dialect="vllm", tokenizer="tiny-0.1m", max_context=100, revision="r1",
-        api_key_env="NO_SUCH_KEY_BUT_A_NAME", n_per_request=2, seed_bits=0, structured_outputs=True, continuation=False,
-        length_field="max_completion_tokens", extra_body={"min_p": 0.1}, shape="config.json",
+        api_key_env="NO_SUCH_KEY_BUT_A_NAME", n_per_request=2, seed_bits=0, structured_outputs=True,
+        length_field="max_completion_tokens", extra_body={"priority": 1}, shape="config.json",
         price={"prompt": 1, "generated": 2.5, "cached": 0.5}, concurrency={"start": 2, "most": 4},
         patience={"timeout": 5, "total": 50, "attempts": 3},
     )  # fmt: skip
@@ -73,6 +73,39 @@ def test_all_fields_of_the_engine_can_be_given_in_a_file(tmp_path: Path) -> None
     assert isinstance(spec.patience, Patience) and spec.patience.attempts == 3
     (tmp_path / "again.yaml").write_text(dump(experiment))
     assert load(tmp_path / "again.yaml") == experiment
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"extra_body": {"temperature": 1.0}},
+            "extra_body: 'temperature' would replace .*; say it there, and leave it",
+        ),
+        ({"extra_body": {"max_completion_tokens": 5}}, "extra_body: 'max_completion_tokens'"),
+        ({"dialect": "vllm", "extra_body": {"top_k": 5}}, "extra_body: 'top_k'"),
+        ({"dialect": "vllm", "extra_body": {"min_p": 0.1}}, "extra_body: 'min_p'"),
+        (
+            {"structured_outputs": True, "extra_body": {"response_format": {}}},
+            "extra_body: 'response_format'",
+        ),
+        ({"api": "completions", "continuation": True}, "continuation=True: is of chats, .*'completions'"),
+        ({"extra_body": {"top_k": 5, "min_p": 0.1, "response_format": {"type": "json_object"}}}, ""),
+        ({"dialect": "llamacpp", "extra_body": {"repeat_penalty": 1.1}}, ""),
+    ],
+)
+def test_what_requests_say_themselves_is_no_option_in_python_nor_in_files(
+    tmp_path: Path, fields: dict[str, Any], words: str
+) -> None:
+    def check() -> None:
+        OpenAIEngine("m", base_url="http://localhost:8000/v1", **fields)
+
+    for told in (check, lambda: load(written(tmp_path, **fields))):
+        if words:
+            with pytest.raises(InputError, match=words):
+                told()
+        else:
+            told()
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_an_end_that_is_none_is_named() -> None:
 def test_a_stop_text_of_the_servers_own_ends_a_completion() -> None:
     choice = said("4", stop_reason="\n\n")
     with Server(always(Reply(body=answer(choice)))).open() as server:
-        sequence, _, _ = ask(server, dialect="vllm", api="chat", extra_body={"stop": ["\n\n"]})
+        sequence, _, _ = ask(server, dialect="vllm", api="chat")
     assert (sequence.text, sequence.finish) == ("4", "stop") and len(server.asked) == 1
 
 

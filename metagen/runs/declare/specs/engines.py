@@ -150,7 +150,15 @@ class OpenAISpec(PartSpec):
     def _understood(self) -> Self:
         """The options that a server of this dialect would ignore are refused."""
         length, room = (getattr(self, name, None) for name in ("length_field", "max_context"))
-        DIALECTS[self.dialect].check(self.api, length or "max_tokens", self.extra_body, room)
+        structured, goes_on = (getattr(self, name, None) for name in ("structured_outputs", "continuation"))
+        DIALECTS[self.dialect].check(
+            self.api,
+            length or "max_tokens",
+            self.extra_body,
+            room,
+            structured=bool(structured),
+            continuation=goes_on,
+        )
         return self
 
     @model_validator(mode="before")
