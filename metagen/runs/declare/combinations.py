@@ -185,8 +185,9 @@ class Combinations:
     def _pools(self) -> Iterator[Fault]:
         """What replicas need is said where an engine takes it from."""
         executor = self.source.data.get("executor")
-        pools = executor.get("pools") if isinstance(executor, dict) else None
-        engines = self.context.names["engines"]
+        if not isinstance(executor, dict):
+            return
+        pools, engines = executor.get("pools"), self.context.names["engines"]
         if not isinstance(pools, dict) or not engines or not pools.keys() >= set(engines):
             return
         for name, field in PoolSpec.model_fields.items():
