@@ -114,7 +114,8 @@ class Source:
         """Override one value: `grid.n=[1, 4]`, the value in YAML; names may have dots in them.
 
         named: top-level sections whose names must exist before something inside them is set.
-        What is wrong is noted in `faults`, under the place `--set …`; so is what another option has said before.
+        What is wrong is noted in `faults`, under the place `--set …`; so is what an option of another name has said
+        before. Of the same option the last counts.
         """
         target, equals, text = assignment.partition("=")
         place = place_of(option, assignment)
@@ -129,7 +130,7 @@ class Source:
         path = self._make_path(target.strip(), place, named)
         if path is not None:
             told = (at for p, at in self.places.items() if p[: len(path)] == path and not at.line)
-            if (other := next(told, None)) is not None:
+            if other := next((at for at in told if at.origin.split()[0] != option), None):
                 self.faults.append(Fault(place, spell_path(path), f"{other} says it, too; give one of them"))
             node = self.data
             for key in path[:-1]:
