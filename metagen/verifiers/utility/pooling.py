@@ -23,8 +23,9 @@ class MeanPooling(Embedder):
     """The mean over tokens of a model's last hidden states, from a Hugging Face directory. Needs transformers.
 
     prefix: put before each text, where a model wants one (such as `query: `). Longer texts than the model's context
-    are cut. device: of torch. The model is loaded when this is made; ModelError if it cannot be. InputError for a
-    batch below 1. Raises UnsupportedError for an adapter.
+    are cut. device: of torch; on a CPU the model computes in float32, elsewhere in its own precision. The model is
+    loaded when this is made; ModelError if it cannot be. InputError for a batch below 1. Raises UnsupportedError for an
+    adapter.
     """
 
     def __init__(
@@ -44,6 +45,10 @@ class MeanPooling(Embedder):
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False)
             model = transformers.AutoModel.from_pretrained(path, trust_remote_code=False)
             self._model = model.eval().to(device)
+            # In fewer bits than 32, a text's states depend on the texts beside it by a hundredth.
+            widened = str(device) == "cpu" and model.dtype != self._torch.float32
+            if widened:
+                self._model.float()
         except (OSError, ValueError) as error:
             raise ModelError(f"cannot load an embedding model from {str(path)!r}: {error}") from error
         if self._tokenizer.pad_token is None:
@@ -55,9 +60,10 @@ class MeanPooling(Embedder):
         told = self._tokenizer.model_max_length
         self._context = min((n for n in (places, told) if n and n < 10**9), default=None)
         self._shape = _shape(path)
-        # The context is named where it is the tokenizer's: records of whole texts stay what they were.
-        cut = () if self._context == places else (str(self._context),)
-        self._fingerprint = digest("mean pooling", prefix, *cut, *_files(path)).hex()
+        # The context is named where it is the tokenizer's, and the precision where it is not the file's: records of
+        # other models stay what they were.
+        own = [*([] if self._context == places else [str(self._context)]), *(["float32"] if widened else [])]
+        self._fingerprint = digest("mean pooling", prefix, *own, *_files(path)).hex()
 
     @property
     def fingerprint(self) -> str:

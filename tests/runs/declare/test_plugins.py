@@ -68,6 +68,13 @@ class Agree(mg.Strategy):
         return draw
 
 
+class Twice(mg.MCTS):
+    \"\"\"With a constructor of its own, so that the fields of its base, and what they cannot be, are its own matter.\"\"\"
+
+    def __init__(self, generator: mg.Generator, verifier: mg.Verifier, twice: int = 2) -> None:
+        super().__init__(generator, 2 * twice, verifier=verifier)
+
+
 class Own(TorchEngine):
     \"\"\"An engine of its own name.\"\"\"
 
@@ -90,6 +97,7 @@ POINTS = """\
 [metagen.strategies]
 shortest = metagen_short:Shortest
 agree = metagen_short:Agree
+twice = metagen_short:Twice
 absent = metagen_short:Nothing
 nowhere = metagen_missing.part:Thing
 
@@ -126,6 +134,7 @@ strategies:
   best: {kind: best_of_n, verifier: brief}
   vote: {kind: majority, answer: {kind: loudest, loud: true}}
   agree: {kind: agree, verifier: brief, agree: 1}
+  twice: {kind: twice, verifier: brief, twice: 1}
 grid: {n: [1, 4]}
 """
 
@@ -181,7 +190,7 @@ def test_every_kind_of_part_comes_from_a_distribution(place: Path) -> None:
     done = metagen(place, "run", "plugged.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = RunDirectory(place / "runs" / "plugged").final_state().lines
-    assert {line.strategy for line in lines} == {"short", "long", "best", "vote", "agree"}
+    assert {line.strategy for line in lines} == {"short", "long", "best", "vote", "agree", "twice"}
     # A strategy that never asks about a sample is no judge that failed.
     assert "no score for" not in done.stdout
     assert "metagen_toy" not in (place / "plugged.yaml").read_text()

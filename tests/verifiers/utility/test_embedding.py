@@ -83,7 +83,7 @@ def test_the_mean_of_hidden_states() -> None:
     embedder = MeanPooling(directory, batch=2)
     found = asyncio.run(embedder.embed(texts))
     tokenizer = AutoTokenizer.from_pretrained(directory)
-    model = AutoModel.from_pretrained(directory).eval()
+    model = AutoModel.from_pretrained(directory, dtype=torch.float32).eval()
     for text, vector in zip(texts, found, strict=True):
         ids = torch.tensor([tokenizer(text)["input_ids"]])
         with torch.inference_mode():

@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as fields_of
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -363,10 +364,19 @@ def _derive_model(section: Section, kind: str, target: Any) -> type[PartSpec]:
     made = create_model(_title(kind), __base__=base, __doc__=inspect.getdoc(target), **fields)
     made.uses, made.renamed = naming(**uses), renamed
     made.section = section
-    made.conflict = getattr(target, "conflict", None)
+    made.conflict = _conflict_of(target)
     made.former = getattr(target, "former", {})
     made.imported, made.unsaid, made.ruled = frozenset(imported), frozenset(unsaid), frozenset(ruled)
     return _travels(made, section)
+
+
+def _conflict_of(target: Any) -> Callable[[Mapping[str, Any]], str | None] | None:
+    """What asks for conflicts between fields, if all of these can be given; else they are asked for at the making."""
+    for one in target.__mro__ if isinstance(target, type) else ():
+        if "conflict" in vars(one):
+            own = {field.name for field in fields_of(one) if field.init} if is_dataclass(one) else set()
+            return target.conflict if own <= parameters_of(target).keys() else None
+    return getattr(target, "conflict", None)
 
 
 def parameters_of(target: Any) -> Mapping[str, Any]:
