@@ -8,7 +8,7 @@ from functools import cached_property
 from metagen.border import call, call_or_await
 from metagen.call import Ended, Item, Outcome
 from metagen.cost import Usage
-from metagen.errors import EngineError
+from metagen.errors import EngineError, InputError
 from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, letters, payload
 from metagen.journal import Row
@@ -69,6 +69,11 @@ class FunctionGenerator(Primitive):
         generated = sample.generated
         if generated is None and self._count is not None:
             generated = self._tokens(sample.text)
+        if self._max_tokens is not None and generated is None:
+            raise InputError(
+                f"FunctionGenerator: max_tokens={self._max_tokens!r} is counted by count, which is missing; give "
+                "count, or leave max_tokens out"
+            )
         if self._max_tokens is not None and generated is not None and generated > self._max_tokens:
             raise EngineError(
                 f"the function of problem {prefix.prompt.problem_id!r} wrote {generated} tokens and may write "

@@ -93,7 +93,7 @@ class PoolFile:
     places of its records: one, or with one sample a line one for each stretch of its lines. fields, where: as of
     `read_pool`, whose errors these are. judged: whether verdicts are recorded. thoughts: where thoughts are looked for:
     `fields.thoughts`, `thought_end`, and what a sample without one has there. Raises DataError for fields that a pool
-    does not have.
+    does not have, and for those that counts leave unread.
     """
 
     def __init__(
@@ -110,6 +110,16 @@ class PoolFile:
         unknown = [n for n in self._names if n not in FIELDS and not n.startswith("scores.")]
         if unknown:
             raise DataError(f"fields maps {unknown[0]!r}; expected {', '.join(FIELDS)} or scores.NAME")
+        beside = [name for name in self._names if name not in ("id", "successes", "n")]
+        if "successes" in self._names and beside:
+            raise DataError(
+                f"fields maps 'successes' and {beside[0]!r}: a record of counts has no samples to read that from; "
+                "leave one of both out"
+            )
+        if "n" in self._names and "successes" not in self._names:
+            raise DataError(
+                "fields maps 'n', which counts samples beside 'successes'; map successes too, or leave n out"
+            )
         self.judged = "correct" in self._names or "successes" in self._names
         self._end = thought_end
         self.thoughts: dict[str, str] = {}

@@ -132,7 +132,7 @@ class GrammarMass(PrimitiveVerifier):
     def _requests(self, sequence: Sequence) -> list[EvaluateRequest]:
         """What was drawn, free and held, and then the end, free and held."""
         ids, start = self._ids(sequence)
-        both = self.generator.params.replace(grammar=None), self.generator.params
+        both = self.generator.params.replace(grammar=None, log_mass=False), self.generator.params
         found = []
         if len(ids) > start:
             places = tuple(range(start - 1, len(ids) - 1))

@@ -144,7 +144,7 @@ class Probe:
         return bool(await self._draw(grammar=Grammar.json(SCHEMA, canonical=False)))
 
     async def _masses(self) -> bool:
-        (one,) = await self._draw(log_mass=True)
+        (one,) = await self._draw(log_mass=True, grammar=Grammar.json(SCHEMA))
         return one.log_mass is not None
 
     async def _drafts(self) -> bool:

@@ -146,3 +146,13 @@ def test_functions_without_a_name_are_told_apart_and_a_name_names_alone() -> Non
     assert [[r.text for r in each] for each in texts] == [["x", "x"], ["y", "y"]]
     one, other = (FunctionGenerator(lambda *_, x=x: x, name="mine") for x in "xy")
     assert one.fingerprint == other.fingerprint == digest("function", "mine").hex()
+
+
+def test_the_most_tokens_of_a_text_that_nobody_counts_are_refused() -> None:
+    def told(prefix: Sequence, seed: int, index: int) -> Sample:
+        return Sample("one two", None, 2, finish="eos")
+
+    (sequence,) = run(FunctionGenerator(told, max_tokens=3).generate(PREFIX, n=1, scope=Scope.root("p")))
+    assert sequence.text == "one two", "it brings its own number"
+    with pytest.raises(InputError, match="max_tokens=3 is counted by count, which is missing"):
+        run(FunctionGenerator(lambda *_: "one", max_tokens=3).generate(PREFIX, n=1, scope=Scope.root("p")))

@@ -112,7 +112,10 @@ def test_adapters_that_are_off_change_no_fingerprint_and_each_that_is_on_makes_a
     plain = SamplingParams()
     assert set(ON) == set(ADAPTERS) == set(plain.replace(**ON).on)
     assert plain.on == () and not any(name in plain.fingerprint for name in ADAPTERS)
-    prints = {name: plain.replace(**{name: value}).fingerprint for name, value in ON.items()}
+    own = {"min_tokens_to_keep": {"top_k": 1}}  # without a cut it is refused
+    prints = {
+        name: plain.replace(**{name: value, **own.get(name, {})}).fingerprint for name, value in ON.items()
+    }
     assert len({*prints.values(), plain.fingerprint}) == len(ON) + 1
     assert all(f"{name}=" in prints[name] for name in ON)
     assert plain.replace(**ON).replace(**dict(ADAPTERS)).fingerprint == plain.fingerprint
@@ -159,3 +162,28 @@ def test_presets_are_those_of_the_literature() -> None:
     assert len(PRESETS) == 6
     with pytest.raises(InputError, match=r"'creativ' is no preset; .*did you mean 'creative'\?"):
         SamplingParams.preset("creativ")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"search": BeamSearch(2), "temperature": 0, "top_k": 1},
+            "top_k=1: a search at temperature=0 cuts nothing",
+        ),
+        ({"search": BeamSearch(2), "temperature": 1, "top_k": 1}, ""),
+        ({"min_tokens_to_keep": 5}, "min_tokens_to_keep=5: no parameter that heeds it"),
+        ({"min_tokens_to_keep": 5, "xtc": XTC()}, "min_tokens_to_keep=5"),
+        ({"min_tokens_to_keep": 5, "top_p": 0.9}, ""),
+        ({"min_tokens": 12, "ignore_eos": True}, "min_tokens=12: with ignore_eos no token ends a completion"),
+        ({"min_tokens": 12, "ignore_eos": True, "stop_token_ids": (1,)}, ""),
+        ({"log_mass": True}, "log_mass=True: nothing masks"),
+        ({"log_mass": True, "healing": True}, ""),
+    ],
+)
+def test_what_would_have_no_effect_beside_the_others_is_refused(given: Any, says: str) -> None:
+    if says:
+        with pytest.raises(InputError, match=says):
+            SamplingParams(**given)
+    else:
+        SamplingParams(**given)

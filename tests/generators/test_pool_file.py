@@ -138,3 +138,19 @@ def test_only_so_much_of_a_pool_is_in_memory(tmp_path: Path, monkeypatch: pytest
     pool = ReplayGenerator.from_jsonl(path, {"scores.s": "s"})
     assert texts(pool) == whole
     assert 1 <= len(pool._ready) < 5
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        (
+            {"successes": "k", "n": "n", "generated": "tok"},
+            "fields maps 'successes' and 'generated': a record of counts",
+        ),
+        ({"successes": "k", "scores.rm": "s"}, "fields maps 'successes' and 'scores.rm'"),
+        ({"texts": "texts", "n": "n"}, "fields maps 'n', which counts samples beside 'successes'"),
+    ],
+)
+def test_what_counts_leave_unread_is_refused(fields: dict[str, str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=says):
+        PoolFile(tmp_path / "pool.jsonl", fields)

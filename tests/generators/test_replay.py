@@ -285,6 +285,12 @@ def test_failed_calls_unknown_verdicts_and_abstentions_are_told_apart(
         ReplayGenerator.from_jsonl(path, fields, unknown="error")
 
 
+def test_without_verdicts_a_failed_call_counts_as_no_answer_and_is_told_so() -> None:
+    samples = {"p": [Recorded("a"), Recorded(None, failed=True)]}
+    found = ReplayGenerator(samples, unknown="wrong")
+    assert found.size("p") == 2 and "kept as samples without an answer" in found.notes[0]
+
+
 def test_an_abstention_may_be_right_and_has_the_empty_text() -> None:
     pool = ReplayGenerator({"p": [Recorded(None, correct=True), Recorded("x", correct=False)]})
     found = drawn(pool)

@@ -60,6 +60,12 @@ def test_an_unknown_argument_names_the_nearest() -> None:
     options.check({"tensor_parallel_size": 2, "quantization": "fp8"}, KNOWN)
 
 
+def test_a_seed_of_the_engine_beside_seeds_of_its_samples_is_refused() -> None:
+    options.check({"seed": 7}, (*KNOWN, "seed"))
+    with pytest.raises(InputError, match="seed=7: with seeded=True each sample has a seed of its own"):
+        options.check({"seed": 7}, (*KNOWN, "seed"), seeded=True)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

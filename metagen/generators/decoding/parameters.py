@@ -156,6 +156,22 @@ class SamplingParams:
             "search",
             "it draws, and temperature=0 is greedy; give a temperature > 0, or a beam search",
         )
+        cuts = self.cuts
+        if not drawn and cuts and self.temperature == 0:
+            raise InputError(
+                f"{cuts[0]}={getattr(self, cuts[0])!r}: a search at temperature=0 cuts nothing; give temperature=1, or "
+                f"leave {cuts[0]} out"
+            )
+        expect(
+            self.min_tokens_to_keep == 1 or set(cuts) - {"xtc", "mirostat"} != set(),
+            "min_tokens_to_keep",
+            "no parameter that heeds it cuts tokens off; give top_p, min_p, …, or leave it out",
+        )
+        expect(
+            not (self.min_tokens and self.ignore_eos) or self.stop_token_ids != (),
+            "min_tokens",
+            "with ignore_eos no token ends a completion; leave one out, or give stop_token_ids",
+        )
         room = f"max_tokens={self.max_tokens!r} leaves no room for it; expected no more than that"
         expect(self.min_tokens <= self.max_tokens, "min_tokens", room)
         once = len({key for key, _ in self.biases}) == len(self.biases)
@@ -163,7 +179,12 @@ class SamplingParams:
         fits = isinstance(self.forced, str) or len(self.forced) <= self.max_tokens
         expect(fits, "forced", f"it does not fit in max_tokens={self.max_tokens!r}; raise that")
         expect(drawn or not self.log_mass, "log_mass", "a search draws nothing to be weighed; leave one out")
-        if self.log_mass and self.temperature > 0 and (cuts := self.cuts):
+        expect(
+            not self.log_mass or self.grammar is not None or self.healing,
+            "log_mass",
+            "nothing masks, so that every sample has weight 1; give a grammar or healing, or leave it out",
+        )
+        if self.log_mass and self.temperature > 0 and cuts:
             raise InputError(
                 f"log_mass={self.log_mass!r}: {cuts[0]}={getattr(self, cuts[0])!r} cuts by what masks leave, so that "
                 "their mass is no weight of what is drawn; leave one out"

@@ -1,7 +1,8 @@
 """Searches: procedures that choose the continuations of a prefix together, where sampling draws each for itself.
 
 What they are is said here, without torch; engines that `supports` names "search" run them. A search ranks by scores of
-its own and has no temperature: what the other sampling parameters make of the logits is what it searches.
+its own: what the other sampling parameters make of the logits, temperature and cuts included, is what it searches. At
+temperature 0 it is the distribution of temperature 1, of which nothing is cut off.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class VLLMEngine(LocalEngine):
             directory, lora = adapter.base, whole
         self._seeded = seeded
         self._vllm = vllm = library()
-        options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)})
+        options.check(args, {f.name for f in fields(vllm.AsyncEngineArgs)}, seeded=seeded)
         self.dtype: Dtype = dtype or ("float32" if vllm.on_cpu else "bfloat16")
         tokenizer = Tokenizer(whole, files.vocabulary(directory))
         given = options.defaults(args, on_cpu=vllm.on_cpu, memory=key_value_bytes(), seeded=seeded)
@@ -111,7 +111,11 @@ class VLLMEngine(LocalEngine):
         if self._lora is not None:
             given = {"enable_lora": True, "max_lora_rank": rank} | given
         self._environment: dict[str, str] = {}
-        if threads is not None and vllm.on_cpu:
+        if threads is not None:
+            if not vllm.on_cpu:
+                raise InputError(
+                    f"threads={threads!r}: is of vLLM on a CPU, and this vLLM runs on a GPU; leave it out"
+                )
             self._environment = options.threads(args, threads)
         self._config = self._configure(directory, given, max_context)
         self._pending = max_pending or 4 * self._config.scheduler_config.max_num_seqs

@@ -51,8 +51,15 @@ CPU_BLOCK = 32
 CPU_TOKENS = 16384
 
 
-def check(given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Every argument is one of vLLM's, `known`, and not said elsewhere. InputError with the nearest name."""
+def check(given: Mapping[str, Any], known: Collection[str], *, seeded: bool = False) -> None:
+    """Every argument is one of vLLM's, `known`, and not said elsewhere. InputError with the nearest name.
+
+    seeded: whether each sample brings its own seed, beside which there is no other.
+    """
+    if seeded and given.get("seed"):
+        raise InputError(
+            f"seed={given['seed']!r}: with seeded=True each sample has a seed of its own; leave one out"
+        )
     for name, value in given.items():
         if name in ELSEWHERE:
             raise InputError(f"{name}={value!r} is not passed on to vLLM: {ELSEWHERE[name]}")

@@ -299,7 +299,7 @@ def test_what_was_written_before_counts_as_given(spelling: EnumerableEngine) -> 
 
 
 def test_something_has_to_weigh(letters: EnumerableEngine) -> None:
-    for params in ({}, {"grammar": SPELLED}, {"log_mass": True, "temperature": 0.0}):
+    for params in ({}, {"grammar": SPELLED}, {"grammar": SPELLED, "log_mass": True, "temperature": 0.0}):
         with pytest.raises(
             InputError, match=r"nothing weighs the particles; give a verifier .* log_mass=True"
         ):
