@@ -69,9 +69,9 @@ class OpenAIEngine:
     dialect: what the server understands beyond the common fields; `openai` is none of it.
     tokenizer: the directory of the model's tokenizer, if it is here: completions are then asked for by ids, and
     steps can be. Without it there are no ids.
-    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known: with
-    `tokenizer`, what does not fit is refused before it is sent; without, only forecasts go by it. Ollama's dialect
-    needs it, and refuses answers to prompts that the server may have cut.
+    shape: the model's config.json, for FLOPs. price: None is unknown. max_context: tokens, if it is known; Ollama's
+    dialect needs it, and refuses answers to prompts that the server may have cut. With `tokenizer`, what does not fit
+    is refused before it is sent; without one, other dialects use it for forecasts only.
     api_key_env: the environment variable with the key. None is OPENAI_API_KEY for OpenAI's own server, and no key for
     any other. revision: of what the server runs, a part of the fingerprint.
     n_per_request: samples of a prefix that one request may ask for, and prompts behind which labels are read; by
