@@ -179,16 +179,16 @@ class SamplingParams:
         fits = isinstance(self.forced, str) or len(self.forced) <= self.max_tokens
         expect(fits, "forced", f"it does not fit in max_tokens={self.max_tokens!r}; raise that")
         expect(drawn or not self.log_mass, "log_mass", "a search draws nothing to be weighed; leave one out")
-        expect(
-            not self.log_mass or self.grammar is not None or self.healing,
-            "log_mass",
-            "nothing masks, so that every sample has weight 1; give a grammar or healing, or leave it out",
-        )
         if self.log_mass and self.temperature > 0 and cuts:
             raise InputError(
                 f"log_mass={self.log_mass!r}: {cuts[0]}={getattr(self, cuts[0])!r} cuts by what masks leave, so that "
                 "their mass is no weight of what is drawn; leave one out"
             )
+        expect(
+            not self.log_mass or self.grammar is not None or self.healing,
+            "log_mass",
+            "nothing masks, so that every sample has weight 1; give a grammar or healing, or leave it out",
+        )
 
     @property
     def fingerprint(self) -> str:
