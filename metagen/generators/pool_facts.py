@@ -259,12 +259,12 @@ class Facts:
 
     def _silence(self) -> str:
         unknown = self.rule.unknown
-        wrong = (
+        kept = (
             "counted as wrong"
             if self.rule.judged
             else "kept as samples without an answer, for want of verdicts"
         )
-        text = f"{self._silent}: {'left out' if unknown == 'exclude' else wrong} (unknown: {unknown})"
+        text = f"{self._silent}: {'left out' if unknown == 'exclude' else kept} (unknown: {unknown})"
         if self._untold:
             text += f"; {self._untold:,} of {len(self.sizes):,} problems have no other sample"
         if self.rule.judged:

@@ -69,7 +69,7 @@ class Agree(mg.Strategy):
 
 
 class Twice(mg.MCTS):
-    \"\"\"With a constructor of its own, so that the fields of its base, and what they cannot be, are its own matter.\"\"\"
+    \"\"\"Has a constructor of its own: the fields of its base cannot be given.\"\"\"
 
     def __init__(self, generator: mg.Generator, verifier: mg.Verifier, twice: int = 2) -> None:
         super().__init__(generator, 2 * twice, verifier=verifier)
