@@ -162,20 +162,26 @@ class Request(Common):
 
     def sampling(self) -> dict[str, Any]:
         """The sampling parameters that it changes, by `SamplingParams`' names. ApiError for what cannot be had."""
+        if self.stream_options is not None and not self.stream:
+            raise refuse("stream_options", "this is no stream; give stream: true, or leave it out")
         given = {name: value for name in SAME if (value := getattr(self, name)) is not None}
         if given.get("top_k") == -1:
             given["top_k"] = 0
         if self.length is not None:
             given["max_tokens"] = self.length
-        if self.stop:
+        if self.stop is not None and self.stop != "":
             given["stop"] = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         if self.logit_bias:
             try:
                 given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
             except ValueError:
                 raise refuse("logit_bias", "expected ids of tokens") from None
-        if self.form is not None and self.form.type != "text":
-            given["grammar"] = _grammar(self.form)
+        if self.form is not None:
+            if self.form.type != "json_schema" and self.form.json_schema is not None:
+                why = f"type {self.form.type!r} does not read it; give type 'json_schema'"
+                raise refuse("response_format.json_schema", why)
+            if self.form.type != "text":
+                given["grammar"] = _grammar(self.form)
         if self.keeps_logprobs:
             given["logprobs"] = True
         return given
@@ -217,6 +223,7 @@ class ChatRequest(Request):
         return None if self.tool_choice == "none" else self.tools or None
 
     def sampling(self) -> dict[str, Any]:
+        one_of_both("max_tokens", self.max_tokens, "max_completion_tokens", self.max_completion_tokens)
         if self.functions:
             raise refuse("functions", "the old form of tools; send tools")
         if self.tool_choice not in (None, "none", "auto"):
@@ -266,6 +273,12 @@ class CompletionRequest(Request):
         if self.suffix:
             raise refuse("suffix", "texts are continued, not filled in; leave it out")
         return super().sampling()
+
+
+def one_of_both(name: str, value: Any, other: str, beside: Any) -> None:
+    """ApiError for two fields of one meaning that say different things."""
+    if value is not None and beside is not None and value != beside:
+        raise refuse(name, f"{value!r}, and {other} is {beside!r}; give one of both")
 
 
 def read_json(body: bytes | bytearray) -> Any:

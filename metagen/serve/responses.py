@@ -126,6 +126,10 @@ class ResponsesRequest(Common):
             return None
         if form.type == "json_schema" and form.schema_ is None:
             raise refuse("text.format.schema", "missing")
+        if form.type != "json_schema" and form.schema_ is not None:
+            raise refuse(
+                "text.format.schema", f"type {form.type!r} does not read it; give type 'json_schema'"
+            )
         schema = None if form.schema_ is None else JsonSchema(schema=form.schema_)
         return ResponseFormat(type=form.type, json_schema=schema)
 

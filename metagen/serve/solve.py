@@ -17,7 +17,7 @@ from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence
 from metagen.serve.errors import ApiError, refuse
 from metagen.serve.models import Models
-from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request
+from metagen.serve.protocol import ChatRequest, CompletionRequest, Limits, Request, one_of_both
 from metagen.serve.several import Room, run_all
 from metagen.serve.turns import read_turns
 from metagen.serve.usage import tell_generated
@@ -150,7 +150,9 @@ class Service:
         )
 
     def _effort(self, request: Request) -> EffortSpec | None:
-        wanted = request.metagen.effort or getattr(request, "reasoning_effort", None)
+        asked = getattr(request, "reasoning_effort", None)
+        one_of_both("reasoning_effort", asked, "metagen.effort", request.metagen.effort)
+        wanted = request.metagen.effort or asked
         if wanted is None or wanted in self.spec.effort:
             return None if wanted is None else self.spec.effort[wanted]
         known = ", ".join(self.spec.effort) or "none"

@@ -27,6 +27,7 @@ from metagen.serve.app import _check_quota
 from metagen.serve.errors import ApiError
 from metagen.serve.gate import Client
 from metagen.serve.models import open_models
+from metagen.serve.protocol import ChatRequest
 from metagen.strategies.parallel import MajorityVote
 from metagen.verifiers.numbers import NumberRule
 from tests.serve.serving import FILE, QUESTION, Running, serving, serving_made
@@ -494,6 +495,7 @@ def test_responses_call_fields_by_their_own_names(served: Running) -> None:
         ({"max_output_tokens": 10**9}, "max_output_tokens"),
         ({"reasoning": {"effort": "xhigh"}}, "reasoning.effort"),
         ({"text": {"format": {"type": "json_schema", "schema": {"type": "nonsense"}}}}, "text.format"),
+        ({"text": {"format": {"type": "json_object", "schema": {}}}}, "text.format.schema"),
         ({"input": [{"role": "usr", "content": "x"}]}, "input"),
         ({"input": "1" * 5000}, "input"),
     ):
@@ -559,9 +561,28 @@ WRONG: list[tuple[dict[str, Any], int, str, str]] = [
     ({"reasoning_effort": "xhigh"}, 400, "reasoning_effort", "serve.effort"),
     ({"metagen": {"effort": "xhigh"}}, 400, "metagen.effort", "serve.effort"),
     ({"model": "fast", "reasoning_effort": "low"}, 400, "reasoning_effort", "4 samples"),
+    ({"max_tokens": 5, "max_completion_tokens": 50}, 400, "max_tokens",
+     "5, and max_completion_tokens is 50; give one of both"),
+    ({"reasoning_effort": "low", "metagen": {"effort": "medium"}}, 400, "reasoning_effort",
+     "'low', and metagen.effort is 'medium'; give one of both"),
+    ({"response_format": {"type": "json_object", "json_schema": {"schema": {}}}}, 400,
+     "response_format.json_schema", "type 'json_object' does not read it; give type 'json_schema'"),
     ({"stop": [""]}, 400, "stop", "''"),
     ({"stop": 5}, 400, "stop", "a string or a list"),
 ]  # fmt: skip
+
+
+def test_options_of_a_stream_are_for_streams(served: Running) -> None:
+    body = {"model": "vote", "messages": ASKED, "stream_options": {"include_usage": True}}
+    got = httpx.post(f"{served.url}/chat/completions", json=body, timeout=60)
+    assert got.status_code == 400 and got.json()["error"]["param"] == "stream_options"
+
+
+def test_no_stops_are_told_from_stops_that_are_not_given() -> None:
+    def stops(**how: Any) -> Any:
+        return ChatRequest(model="m", messages=ASKED, **how).sampling().get("stop")
+
+    assert (stops(), stops(stop=[]), stops(stop="x")) == (None, (), ("x",))
 
 
 @pytest.mark.parametrize(("change", "status", "param", "said"), WRONG, ids=lambda v: str(v)[:40])
