@@ -41,8 +41,8 @@ def language_model(
 
     served: a strategy, strategies by name, or an experiment file, whose engines stay open to the end of the process.
     model: which of them, where there are several. own_sampling: temperature and other sampling parameters of programs
-    are not looked at. options: fields of `metagen` in each request, such as {"n": 8}. settings: of the LM, such as
-    temperature, max_tokens or seed.
+    are not looked at. options: fields of `metagen` in each request, such as {"n": 8}, beside those that it has.
+    settings: of the LM, such as temperature, max_tokens or seed.
 
     DSPy's cache is off unless `cache=True` turns it on: it would go by the name alone, and not see another strategy.
     """
@@ -91,13 +91,12 @@ class StrategyEngine:
             fields["response_format"] = _format(config.response_format)
         if request.tools:
             fields |= {"tools": list(map(_tool, request.tools)), "tool_choice": _choice(config.tool_choice)}
+        more = dict(config.extensions or {})
+        if isinstance(own := more.get("metagen"), Mapping):
+            more["metagen"] = {**self._options, **own}
         return {
-            "metagen": self._options,
-            **fields,
-            **(config.extensions or {}),
-            "model": request.model,
-            "messages": turns,
-        }
+            "metagen": self._options, **fields, **more, "model": request.model, "messages": turns,
+        }  # fmt: skip
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         return iter(lm15.response_to_events(self.complete(request)))

@@ -28,6 +28,7 @@ except ImportError as error:
         name=error.name,
     ) from error
 
+from metagen.errors import InputError
 from metagen.integrations.local import Local, Served, given
 from metagen.serve.errors import refuse
 
@@ -40,6 +41,7 @@ SENT = {
     "logit_bias": "logit_bias", "top_logprobs": "top_logprobs", "best_of": "best_of",
     "reasoning_effort": "reasoning_effort", "effort": "effort", "reasoning_tokens": "reasoning_tokens",
     "prompt_logprobs": "prompt_logprobs", "modalities": "modalities",
+    "parallel_tool_calls": "parallel_tool_calls",
 }  # fmt: skip
 REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls"}
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -51,6 +53,7 @@ class MetagenAPI(ModelAPI):
 
     file: its path; or strategies, by name or one alone, in a program. own_sampling: temperature and other sampling
     parameters of tasks are not looked at. options: fields of `metagen` in each request, such as {"n": 8}.
+    Raises InputError for base_url and api_key: no server is asked.
     """
 
     def __init__(
@@ -64,6 +67,12 @@ class MetagenAPI(ModelAPI):
         own_sampling: bool | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
+        for name, value in (("base_url", base_url), ("api_key", api_key)):
+            if value is not None:
+                raise InputError(
+                    f"{name}: the strategies run in this process; leave it out, or ask a served file by inspect_ai's "
+                    "own provider openai-api"
+                )
         super().__init__(model_name, base_url, api_key, [], config)
         self._local = Local(given(file, "-M file=served.yaml"), own_sampling=own_sampling)
         self._fields: dict[str, Any] = {"metagen": options or {}}

@@ -21,7 +21,7 @@ except ImportError as error:
         "metagen.integrations.lm_eval needs lm-eval: pip install lm-eval beside metagen", name=error.name
     ) from error
 
-from metagen.errors import UnsupportedError
+from metagen.errors import InputError, UnsupportedError
 from metagen.integrations.local import Local, Served, given
 from metagen.serve.protocol import SAME
 from metagen.strategies.base import wait
@@ -130,9 +130,14 @@ def _fields(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a request that a task's `generation_kwargs` stand for."""
     known = dict(asked)
     stop = known.pop("until", None) or []
-    fields: dict[str, Any] = {"stop": [stop] if isinstance(stop, str) else list(stop)}
-    lengths = [known.pop(name, None) for name in ("max_gen_toks", "max_new_tokens", "max_tokens")]
-    fields["max_tokens"] = next((one for one in lengths if one is not None), LENGTH)
+    # A task without any leaves the stops of the file as they are.
+    fields: dict[str, Any] = {"stop": [stop] if isinstance(stop, str) else list(stop)} if stop else {}
+    names = ("max_gen_toks", "max_new_tokens", "max_tokens")
+    lengths = {name: length for name in names if (length := known.pop(name, None)) is not None}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name}={length!r}" for name, length in lengths.items())
+        raise InputError(f"generation_kwargs: {told}: all of them are the most tokens of a text; give one")
+    fields["max_tokens"] = next(iter(lengths.values()), LENGTH)
     drawn = known.pop("do_sample", None)
     # As for lm-eval's other models: greedy, unless a task asks for samples.
     fields["temperature"] = known.pop("temperature", 1.0 if drawn else 0.0)

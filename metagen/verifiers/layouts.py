@@ -261,6 +261,12 @@ class SeparatorSteps(Layout):
 
     def __post_init__(self) -> None:
         _expect(self, filled=("separator", "delimiter"), texts=("start", "gap"), switches=("chat",))
+        for name in ("start", "gap"):
+            if self.chat and (value := getattr(self, name)):
+                raise InputError(
+                    f"{name}={value!r}: with chat=True the chat template stands around the question; leave it out, or "
+                    "give chat=False"
+                )
 
     @property
     def chats(self) -> bool:

@@ -25,7 +25,7 @@ Line = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What is looked for. q: part of an id, or of the beginning of a prompt. filter: of `browser.FILTERS`, or
-    `right:NAME` or `wrong:NAME` of a configuration.
+    `right:NAME` or `wrong:NAME` of a configuration. Raises InputError for a filter and an order that there are not.
     """
 
     q: str = ""
@@ -34,12 +34,18 @@ class Wish:
     generator: str = ""
     sort: Sort = "order"
 
+    def __post_init__(self) -> None:
+        if self.sort not in get_args(Sort):
+            raise InputError(f"sort={self.sort!r} is unknown; expected one of: {', '.join(get_args(Sort))}")
+        kind, _, name = self.filter.partition(":")
+        if self.filter not in ("", *browser.FILTERS) and not (kind in ("right", "wrong") and name):
+            known = ", ".join(("right:NAME", "wrong:NAME", *browser.FILTERS))
+            raise InputError(f"filter={self.filter!r} is unknown; expected one of: {known}")
+
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Self:
-        """From the parts of an address; InputError for an order that there is not."""
+        """From the parts of an address."""
         parts: dict[str, Any] = {one.name: asked[one.name] for one in fields(cls) if asked.get(one.name)}
-        if (sort := parts.get("sort", "order")) not in get_args(Sort):
-            raise InputError(f"sort={sort!r} is unknown; expected one of: {', '.join(get_args(Sort))}")
         return cls(**parts)
 
     def fits(self, line: Line) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import make_dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,8 @@ skip_without("dspy")
 import dspy  # noqa: E402
 from dspy import lm15  # noqa: E402
 
-from metagen.integrations.dspy import language_model  # noqa: E402
+from metagen.integrations.dspy import SENT, WRITTEN, StrategyEngine, language_model  # noqa: E402
+from metagen.integrations.local import Local  # noqa: E402
 from metagen.serve.errors import ApiError  # noqa: E402
 from tests.serve.test_tools import TOOLS, model  # noqa: E402
 from tests.serve.test_upstream import front  # noqa: E402
@@ -135,3 +138,14 @@ def test_turns_and_formats_are_those_of_the_api() -> None:
     }  # fmt: skip
     with pytest.raises(lm15.ServerError, match="expected an object"):
         _call({"id": "c", "function": {"name": "add", "arguments": "[1]"}})
+
+
+def test_fields_of_a_request_stand_beside_the_options() -> None:
+    config = make_dataclass("Config", [(name, Any, None) for name in (*SENT, *WRITTEN)])
+    asked = SimpleNamespace(
+        system=None, messages=(), tools=(), model="m", config=config(extensions={"metagen": {"n": 8}})
+    )
+    with voting() as vote:
+        engine = StrategyEngine(Local(vote), {"n": 3, "budget": 90})
+        body = engine._body(asked)  # type: ignore[arg-type]  # as far as it is looked at
+    assert body["metagen"] == {"n": 8, "budget": 90}

@@ -163,6 +163,13 @@ def test_turns_are_those_of_the_api() -> None:
     assert odd.arguments == {} and odd.parse_error is not None and "[1]" in odd.parse_error
 
 
+def test_no_server_is_asked() -> None:
+    with voting() as vote:
+        for how in ({"base_url": "http://here/v1"}, {"api_key": "secret"}):
+            with pytest.raises(InputError, match=f"{next(iter(how))}: the strategies run in this process"):
+                MetagenAPI("strategy", file=vote, **how)  # type: ignore[arg-type]
+
+
 def test_a_configuration_is_what_is_sent() -> None:
     messages = [ChatMessageSystem(content=""), ChatMessageUser(content=ASKED[0][0])]
 

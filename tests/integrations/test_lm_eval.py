@@ -151,11 +151,11 @@ def test_likelihoods_are_refused_with_the_remedy() -> None:
     [
         ({"until": "\n"}, {"stop": ["\n"], "max_tokens": 256, "temperature": 0.0}),
         ({"until": ["a"], "max_gen_toks": 5}, {"stop": ["a"], "max_tokens": 5, "temperature": 0.0}),
-        ({"do_sample": True}, {"stop": [], "max_tokens": 256, "temperature": 1.0}),
-        ({"do_sample": False, "temperature": 0.7}, {"stop": [], "max_tokens": 256, "temperature": 0.0}),
+        ({"do_sample": True}, {"max_tokens": 256, "temperature": 1.0}),
+        ({"do_sample": False, "temperature": 0.7}, {"max_tokens": 256, "temperature": 0.0}),
         (
             {"temperature": 0.7, "top_p": 0.9},
-            {"stop": [], "max_tokens": 256, "temperature": 0.7, "top_p": 0.9},
+            {"max_tokens": 256, "temperature": 0.7, "top_p": 0.9},
         ),
     ],
 )
@@ -166,6 +166,8 @@ def test_what_a_task_says_is_what_is_asked(asked: dict[str, Any], sent: dict[str
 def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="num_beams"):
         _fields({"num_beams": 4})
+    with pytest.raises(InputError, match="max_gen_toks=5, max_tokens=9: all of them are the most tokens"):
+        _fields({"max_gen_toks": 5, "max_tokens": 9})
 
 
 def test_the_command_of_lm_eval_knows_the_model(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from metagen.verifiers.layouts import ChatSteps, Layout, SeparatorSteps, TaggedS
         (lambda: SeparatorSteps(""), "separator=''"),
         (lambda: SeparatorSteps(gap=None), "gap=None: expected a text"),  # type: ignore[arg-type]  # as above
         (lambda: SeparatorSteps(chat="false"), "chat='false': expected true or false"),  # type: ignore[arg-type]  # as above
+        (lambda: SeparatorSteps(chat=True, start="<s>"), "start='<s>': with chat=True the chat template"),
+        (lambda: SeparatorSteps(chat=True, gap="\n"), "gap=.*: with chat=True the chat template"),
         (lambda: WholeSolution(closing=1), "closing=1: expected a text"),  # type: ignore[arg-type]  # as above
     ],
 )

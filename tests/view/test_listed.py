@@ -100,3 +100,8 @@ def test_a_wish_from_an_address() -> None:
     assert Wish.of({"run": "one", "q": "x", "sort": "left", "level": ""}) == Wish(q="x", sort="left")
     with pytest.raises(InputError, match=r"sort='best' is unknown; expected one of: order, level"):
         Wish.of({"sort": "best"})
+    for unknown in ("rigth:a", "right:", "all"):
+        with pytest.raises(
+            InputError, match=f"filter='{unknown}' is unknown; expected one of: right:NAME, wrong:NAME"
+        ):
+            Wish.of({"filter": unknown})

@@ -104,7 +104,7 @@ def rlimits(limits: Limits, *, beside: int = 0) -> list[str]:
 class NoIsolation:
     """Candidates run as the user, with the user's files and network. For trusted programs alone.
 
-    Limits of each process hold, except where the user is root. Nobody stops daemonised children.
+    Limits of each process hold, except where the user is root; that on disk does not. Nobody stops daemonised children.
     """
 
     filter: bytes | None = None
@@ -114,6 +114,7 @@ class NoIsolation:
     def holds(self) -> tuple[str, ...]:
         return (
             "nothing is isolated: programs read the user's files, use the network, and can outlive the run",
+            "no limit on disk: files are the user's, each as large as Limits.file",
         )
 
     def command(

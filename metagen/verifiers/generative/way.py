@@ -34,10 +34,10 @@ class GenerativeVerifier(Verifier):
 
     engine, or generator: the model; a generator only writes. by: `labels` reads the labels' probabilities, which an
     engine must be able to; `samples` reads the verdicts in written answers; `auto` takes the labels where the engine
-    can. samples: answers that are written, 4 by default. critiques: written before labels are read, at `temperature`,
-    of at most `max_tokens` tokens (512); a written verdict stands behind a critique of its own, so that so many samples
-    are drawn. normalise: as of `LabelRespondent`. template, labels, cue, join, chat: fields of `Question` in place of
-    those that the question has.
+    can. samples: answers that are written, 4 by default, and 1 at temperature 0. critiques: written before labels are
+    read, at `temperature`, of at most `max_tokens` tokens (512); a written verdict stands behind a critique of its own,
+    so that so many samples are drawn. normalise: as of `LabelRespondent`. template, labels, cue, join, chat: fields of
+    `Question` in place of those that the question has.
 
     Raises InputError for fields that do not fit together or would do nothing, UnsupportedError for labels that the
     engine cannot read.
@@ -74,6 +74,11 @@ class GenerativeVerifier(Verifier):
                 f"samples={samples!r}, critiques={critiques!r}: a written verdict has its critique before it; give "
                 "one of both"
             )
+        for name in ("samples", "critiques"):
+            many = given[name] or 0
+            if engine is not None and given["temperature"] == 0 and many > 1:
+                same = f"{many} answers would be one text {many} times"
+                return f"temperature=0: {same}; give {name}=1, or a temperature > 0"
         if generator is not None:
             for name, default in (("max_tokens", None), ("temperature", 1.0)):
                 if given[name] != default:
@@ -127,7 +132,8 @@ class GenerativeVerifier(Verifier):
         self._refuse(("normalise",), "of probabilities of labels, and here answers are written; leave it out")
         writer = self._writer(engine) if engine is not None else self.generator
         assert writer is not None
-        return WritingRespondent(writer, question, samples=self.samples or self.critiques or SAMPLES)
+        several = SAMPLES if self.temperature else 1
+        return WritingRespondent(writer, question, samples=self.samples or self.critiques or several)
 
     def _refuse(self, unused: Iterable[str], why: str) -> None:
         """Raise InputError where one of these fields was given, which would do nothing."""

@@ -84,6 +84,11 @@ def test_a_critic_stops_before_its_verdict() -> None:
         ({"temperature": 0.7}, r"temperature=0\.7: .* nothing is written; leave it out, or give critiques"),
         ({"max_tokens": 5}, "max_tokens=5: "),
         ({"by": "samples", "normalise": False}, "normalise=False: of probabilities of labels"),
+        (
+            {"by": "samples", "samples": 8, "temperature": 0},
+            "temperature=0.*: 8 answers would be one text 8 times",
+        ),
+        ({"critiques": 2, "temperature": 0}, "one text 2 times; give critiques=1, or a temperature > 0"),
     ],
 )
 def test_what_would_do_nothing_is_refused(fields: dict[str, Any], says: str) -> None:
@@ -94,6 +99,7 @@ def test_what_would_do_nothing_is_refused(fields: dict[str, Any], says: str) -> 
             Tournament(engine, merge="log-odds", **fields)
         written = Judge(engine, temperature=0.7, max_tokens=5, by="samples").respondent.generator  # type: ignore[attr-defined]
         assert (written.params.temperature, written.params.max_tokens) == (0.7, 5)
+        assert Judge(engine, temperature=0, by="samples").respondent.samples == 1  # type: ignore[attr-defined]
 
 
 def test_labels_may_be_numbers_and_unknown_words_are_refused() -> None:
