@@ -125,11 +125,6 @@ def test_near_full_confidence_the_choice_is_that_of_all_pairs(seed: int, ask) ->
         assert np.allclose(found.expected[kept], exact[kept]), "all references were met"
 
 
-def test_references_that_are_met_one_by_one_are_not_aggregated() -> None:
-    with pytest.raises(InputError, match="aggregate has no effect; leave it out"):
-        ConfidencePruning(ChrF(aggregate=True))
-
-
 def test_less_confidence_takes_fewer_calls() -> None:
     texts = pool(256, seed=3)
     costs = [prune(ConfidencePruning(ChrF(), alpha=alpha), texts).pairs for alpha in (0.8, 0.9, 0.99, 1.0)]
