@@ -455,7 +455,7 @@ def _study(found: Study, root: Path, as_json: bool, watched: Watched) -> None:
 
         try:
             with show_progress(meter, found.experiment.name), observing(watched.telemetry) as observe:
-                result = studies.run(found, root, meter, begins=begins, observe=observe)
+                result = studies.run(found, root, meter, begins=begins, caution=output.note, observe=observe)
         except KeyboardInterrupt:
             _say_interrupted(f"go on with: metagen resume {root}")
             raise

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from metagen.errors import ConfigError, InputError, JournalMismatch, MetagenError
@@ -45,11 +45,13 @@ def run(
     meter: Meter | None = None,
     *,
     begins: Callable[[str], None] | None = None,
+    caution: Callable[[str], None] | None = None,
     observe: Observe | None = None,
 ) -> StudyResult:
     """Run, or go on with, a study in the directory `root`; its results are saved there, and no report is written.
 
-    meter: counts the samples of one role after the other; begins: is told the name of each. observe: opens what is told
+    meter: counts the samples of one role after the other; begins: is told the name of each; caution: once, what a
+    reader of its results should know before. observe: opens what is told
     of the events of each problem and configuration. An interrupt leaves all journals sound.
 
     Raises ConfigError for development problems that are test problems, InputError for a role without problems and for a
@@ -60,21 +62,19 @@ def run(
     directory = StudyDirectory.at(root)
     # A second one would give the first another study.yaml.
     with directory.files.hold("run"):
-        return _run(study, directory, meter or Meter(), begins, observe)
+        return _run(study, directory, _Told(meter or Meter(), begins or _nobody, caution or _nobody, observe))
 
 
-def _run(
-    study: Study,
-    directory: StudyDirectory,
-    meter: Meter,
-    begins: Callable[[str], None] | None,
-    observe: Observe | None,
-) -> StudyResult:
+def _nobody(text: str) -> None:
+    """Told where nobody listens."""
+
+
+def _run(study: Study, directory: StudyDirectory, told: _Told) -> StudyResult:
     _same_seed(study, directory)
     before = directory.study.read_text(encoding="utf-8") if directory.study.exists() else None
     directory.files.write(STUDY, schema.dump(study))
     try:
-        _every(study, directory, _Told(meter, begins or (lambda role: None), observe))
+        _every(study, directory, told)
     except JournalMismatch as error:
         # What lies there stays a study that can be gone on with and reported.
         if before is not None:
@@ -83,7 +83,7 @@ def _run(
             f"{str(directory.root)!r} holds a study of other data or seeds than this one, and was left as it was: give "
             f"another directory by --out, or the old values ({error})"
         ) from error
-    return results(directory, study, meter.after)
+    return results(directory, study, told.meter.after)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ class _Told:
 
     meter: Meter
     begins: Callable[[str], None]
+    caution: Callable[[str], None]
     observe: Observe | None
+    cautioned: set[str] = field(default_factory=set)
 
 
 def _every(study: Study, directory: StudyDirectory, told: _Told) -> None:
@@ -248,6 +250,10 @@ def _run_role(part: Part, study: StudyDirectory, told: _Told) -> State:
                 f"study.development.share leaves no problem for {part.role}: there are {setup.problems} in all; give "
                 "another share, or more problems"
             )
+        for text in build.cautions(setup, grid=False):
+            if text not in told.cautioned:
+                told.cautioned.add(text)
+                told.caution(text)
         state = runner.run(
             setup, RunDirectory.at(directory.root), meter, only=part.only, calls=True, observe=told.observe
         )

@@ -112,9 +112,13 @@ def test_one_more_model_pays_for_itself_alone(study_file: Write, copied_study: P
 def test_one_more_strategy_leaves_the_other_roles_as_they_are(study_file: Write, copied_study: Path) -> None:
     file, root = study_file(), copied_study
     began: list[str] = []
-    study = schema.load(file, sets=["strategies.second={kind: sample}"])
-    assert "large/second" in {c.name for c in studies.run(study, root, begins=began.append).curves}
+    cautions: list[str] = []
+    study = schema.load(file, sets=["strategies.second={kind: adaptive_consistency, n: 8, batch: 8}"])
+    result = studies.run(study, root, begins=began.append, caution=cautions.append)
+    assert "large/second" in {c.name for c in result.curves}
     assert began == ["test"]
+    (caution,) = (text for text in cautions if "second" in text)
+    assert caution.startswith("strategies.second: all n ≤ 8, the samples drawn between two looks")
 
 
 @pytest.mark.parametrize(("executor", "complete"), [("{kind: ray, shards: 2}", True), ("local", False)])

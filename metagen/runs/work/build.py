@@ -443,11 +443,12 @@ def _shared_sandbox() -> Any:
     return _sandbox()
 
 
-def cautions(setup: Setup) -> list[str]:
+def cautions(setup: Setup, *, grid: bool = True) -> list[str]:
     """What a reader of the results should know before they are made.
 
     Which strategies an oracle steers, which choose among equal samples, which never stop early, which scores are mapped
-    by what these very problems have taught, and an n of the grid that nothing is run with.
+    by what these very problems have taught, and an n of the grid that nothing is run with. grid: whether the grid is as
+    somebody wrote it, and no part of a study's.
     """
     knowing = {c.strategy for c in setup.configurations if c.kind != COVERAGE and setup.strategy(c).oracle}
     return [
@@ -459,7 +460,7 @@ def cautions(setup: Setup) -> list[str]:
         *(f"generators.{name}: {text}" for name, text in setup.alike),
         *_never_early(setup),
         *_learned_here(setup),
-        *_unused_sizes(setup.experiment),
+        *(_unused_sizes(setup.experiment) if grid else ()),
     ]
 
 
