@@ -112,10 +112,7 @@ def test_adapters_that_are_off_change_no_fingerprint_and_each_that_is_on_makes_a
     plain = SamplingParams()
     assert set(ON) == set(ADAPTERS) == set(plain.replace(**ON).on)
     assert plain.on == () and not any(name in plain.fingerprint for name in ADAPTERS)
-    own = {"min_tokens_to_keep": {"top_k": 1}}  # without a cut it is refused
-    prints = {
-        name: plain.replace(**{name: value, **own.get(name, {})}).fingerprint for name, value in ON.items()
-    }
+    prints = {name: plain.replace(**{name: value}).fingerprint for name, value in ON.items()}
     assert len({*prints.values(), plain.fingerprint}) == len(ON) + 1
     assert all(f"{name}=" in prints[name] for name in ON)
     assert plain.replace(**ON).replace(**dict(ADAPTERS)).fingerprint == plain.fingerprint
@@ -172,9 +169,6 @@ def test_presets_are_those_of_the_literature() -> None:
             "top_k=1: a search at temperature=0 cuts nothing",
         ),
         ({"search": BeamSearch(2), "temperature": 1, "top_k": 1}, ""),
-        ({"min_tokens_to_keep": 5}, "min_tokens_to_keep=5: no parameter that heeds it"),
-        ({"min_tokens_to_keep": 5, "xtc": XTC()}, "min_tokens_to_keep=5"),
-        ({"min_tokens_to_keep": 5, "top_p": 0.9}, ""),
         ({"min_tokens": 12, "ignore_eos": True}, "min_tokens=12: with ignore_eos no token ends a completion"),
         ({"min_tokens": 12, "ignore_eos": True, "stop_token_ids": (1,)}, ""),
         ({"log_mass": True}, "log_mass=True: nothing masks"),

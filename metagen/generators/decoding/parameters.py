@@ -163,11 +163,6 @@ class SamplingParams:
                 f"leave {cuts[0]} out"
             )
         expect(
-            self.min_tokens_to_keep == 1 or set(cuts) - {"xtc", "mirostat"} != set(),
-            "min_tokens_to_keep",
-            "no parameter that heeds it cuts tokens off; give top_p, min_p, …, or leave it out",
-        )
-        expect(
             not (self.min_tokens and self.ignore_eos) or self.stop_token_ids != (),
             "min_tokens",
             "with ignore_eos no token ends a completion; leave one out, or give stop_token_ids",
