@@ -156,8 +156,7 @@ class SamplingParams:
             "search",
             "it draws, and temperature=0 is greedy; give a temperature > 0, or a beam search",
         )
-        cuts = self.cuts
-        if not drawn and cuts and self.temperature == 0:
+        if not drawn and self.temperature == 0 and (cuts := self.cuts):
             raise InputError(
                 f"{cuts[0]}={getattr(self, cuts[0])!r}: a search at temperature=0 cuts nothing; give temperature=1, or "
                 f"leave {cuts[0]} out"
@@ -174,7 +173,7 @@ class SamplingParams:
         fits = isinstance(self.forced, str) or len(self.forced) <= self.max_tokens
         expect(fits, "forced", f"it does not fit in max_tokens={self.max_tokens!r}; raise that")
         expect(drawn or not self.log_mass, "log_mass", "a search draws nothing to be weighed; leave one out")
-        if self.log_mass and self.temperature > 0 and cuts:
+        if self.log_mass and self.temperature > 0 and (cuts := self.cuts):
             raise InputError(
                 f"log_mass={self.log_mass!r}: {cuts[0]}={getattr(self, cuts[0])!r} cuts by what masks leave, so that "
                 "their mass is no weight of what is drawn; leave one out"
