@@ -635,7 +635,7 @@ def unequal(fast: set[int], log: list[int], cut: Exception | None = None) -> Fun
             raise cut
         return f"{index}"
 
-    return FunctionGenerator(write, count=len, max_tokens=2)
+    return FunctionGenerator(write, name="unequal", count=len, max_tokens=2)
 
 
 def test_what_had_ended_at_a_deadline_is_returned_and_replayed_and_never_paid_for_again() -> None:

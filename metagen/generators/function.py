@@ -28,7 +28,9 @@ class FunctionGenerator(Primitive):
     prefix. A block of tokens is not cut, since only the function knows its tokens.
 
     name: part of the fingerprint, by which samples are found again; change it when the function changes its mind.
-    Without one, what the function is called and does stands in its place.
+    Without one, what the function is called, does, closes over and reads stands in its place; with an object that
+    nothing names among that, such as a client, samples are found again within the process only: give a name where a
+    journal is to outlive it.
     count: tokens of a text, for the accounting; without it token counts are unknown.
     max_tokens: the most that the function ever writes, by `count`; needed under a token budget.
     """
