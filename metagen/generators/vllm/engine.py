@@ -111,11 +111,7 @@ class VLLMEngine(LocalEngine):
         if self._lora is not None:
             given = {"enable_lora": True, "max_lora_rank": rank} | given
         self._environment: dict[str, str] = {}
-        if threads is not None:
-            if not vllm.on_cpu:
-                raise InputError(
-                    f"threads={threads!r}: is of vLLM on a CPU, and this vLLM runs on a GPU; leave it out"
-                )
+        if threads is not None and vllm.on_cpu:
             self._environment = options.threads(args, threads)
         self._config = self._configure(directory, given, max_context)
         self._pending = max_pending or 4 * self._config.scheduler_config.max_num_seqs
