@@ -77,7 +77,7 @@ def texts(answer: Generated) -> list[str]:
     ("draft", "search", "params"),
     [
         (None, None, {"top_p": 0.9, "temperature": 1.0}),
-        (None, BeamSearch(3), {"top_p": 0.9, "temperature": 1.0}),
+        (None, BeamSearch(3), {"top_p": 0.9999, "temperature": 1.0}),
         (None, BeamSearch(3), {}),
         (Draft.lookup(4, ngram=2), None, {}),
         (Draft(MODEL, 3), None, {"temperature": 1.0}),
