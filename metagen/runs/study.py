@@ -50,9 +50,9 @@ def run(
 ) -> StudyResult:
     """Run, or go on with, a study in the directory `root`; its results are saved there, and no report is written.
 
-    meter: counts the samples of one role after the other; begins: is told the name of each; caution: once, what a
-    reader of its results should know before. observe: opens what is told
-    of the events of each problem and configuration. An interrupt leaves all journals sound.
+    meter: counts the samples of one role after the other; begins: is told the name of each; caution: is told
+    once what a reader of its results should know before. observe: opens what is told of the events of each problem and
+    configuration. An interrupt leaves all journals sound.
 
     Raises ConfigError for development problems that are test problems, InputError for a role without problems and for a
     directory that holds a study of other data or seeds, JournalLocked while another process runs it, and the first

@@ -24,7 +24,7 @@ _LOG = logger(__name__)
 CALLED = {"grammar": "response_format"}
 #: Variants of strategies, by what requests ask for, that are kept.
 KEPT = 256
-#: What a file says of problems, by its place, and why requests have no use for it.
+#: Fields of a file that are about problems, and why requests do not use them.
 FOR_PROBLEMS = {
     "allocation": "it is for all problems of a task together, and requests are none; the budget of a request is budget",
     "cache": "it is for runs; answers to requests are not kept",

@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 class StoppingRule(Part, ABC):
     """Says of each row of samples whether it is enough. A rule is a value: its repr names all of it."""
 
-    #: What it decides nothing without; None of a rule that does not say.
+    #: The input without which the rule decides nothing; None: the rule does not say.
     needs: ClassVar[Literal["answers", "scores"] | None] = None
 
     @abstractmethod

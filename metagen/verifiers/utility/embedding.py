@@ -113,7 +113,7 @@ class FunctionEmbedder(Embedder):
     """Embeds by `function(texts)`, which may be async. Charged one call per text.
 
     name: part of the fingerprint; change it when the function changes its mind. Without one,
-    what it is called and does stands in its place.
+    its own name and code stand in its place.
 
     Examples:
         >>> import asyncio

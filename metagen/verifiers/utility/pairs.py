@@ -59,7 +59,7 @@ class FunctionUtility(PairUtility):
     """Rates by `function(candidate, reference)`; it may be async. It is neither recorded nor charged.
 
     It gives a finite number, or None or nan where it knows none. name: part of the fingerprint; change it when the
-    function changes its mind; without one, what it is called and does stands in its place. symmetric: the function is;
+    function changes its mind; without one, its own name and code stand in its place. symmetric: the function is;
     half of the pairs are asked, and those with the first candidate again the other way round. function: of two
     sequences. Raises InputError for infinite values, and where a function is not symmetric.
     """
