@@ -53,7 +53,7 @@ async def main():
 
 asyncio.run(main())
 """
-FUNCTION = "generator = FunctionGenerator(held)"
+FUNCTION = "generator = FunctionGenerator(held, name='held')"
 
 
 def served(server: Server, **options: Any) -> str:
@@ -100,7 +100,7 @@ def test_a_kill_within_a_call_of_functions_loses_nothing_that_had_ended(tmp_path
 
     async def main() -> list[Sequence]:
         with resumed(path) as scope:
-            return await FunctionGenerator(function).generate(PROMPT, n=20, scope=scope)
+            return await FunctionGenerator(function, name="held").generate(PROMPT, n=20, scope=scope)
 
     assert [s.text for s in asyncio.run(main())] == [f"text {i}" for i in range(20)]
     assert sorted(again) == list(range(1, 20, 2)), "what was on disk is not asked for again"

@@ -258,7 +258,7 @@ def orphans(tmp_path_factory: pytest.TempPathFactory) -> set[tuple[int, str]]:
 def until() -> Callable[[Callable[[], bool]], None]:
     """Waits until something is so."""
 
-    def wait(so: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait(so: Callable[[], bool], seconds: float = 300.0) -> None:
         end = time.monotonic() + seconds
         while not so():
             assert time.monotonic() < end, f"not so within {seconds} s"

@@ -42,13 +42,13 @@ def ask(engine: TorchEngine, *requests: GenerateRequest) -> list[Generated]:
 
 MANY: list[dict[str, Any]] = [
     {"repetition_penalty": 1.6}, {"no_repeat_ngram": 2}, {"banned": ((13,),)}, {"presence_penalty": 2.0},
-    {"frequency_penalty": 1.0}, {"mirostat": Mirostat(2.0)}, {"min_tokens": 35}, {"top_h": 0.4}, {"typical_p": 0.5},
+    {"frequency_penalty": 1.0}, {"mirostat": Mirostat(2.0)}, {"min_tokens": 35, "ignore_eos": False}, {"top_h": 0.4}, {"typical_p": 0.5},
     {"forced": "A:"}, {"logit_bias": {5: 3.0}}, {"eta_cutoff": 0.1, "temperature": 1.5}, {},
 ]  # fmt: skip
 
 
 def test_rows_are_as_if_they_were_alone(engine: TorchEngine) -> None:
-    requests = [request(4, ignore_eos=True, **one) for one in MANY]
+    requests = [request(4, **{"ignore_eos": True, **one}) for one in MANY]
     together = ask(engine, *requests)
     for one, mixed in zip(requests, together, strict=True):
         (alone,) = ask(engine, one)
@@ -79,13 +79,11 @@ def test_greedy_decoding_is_that_of_transformers(engine: TorchEngine) -> None:
 
 @pytest.mark.parametrize("name", ["no_repeat_ngram", "presence_penalty", "min_tokens", "banned", "forced"])
 def test_a_sample_that_goes_on_step_by_step_is_that_of_one_go(engine: TorchEngine, name: str) -> None:
-    one = next(one for one in MANY if name in one)
-    (whole,) = ask(engine, request(1, ignore_eos=True, **one))
+    one = {"ignore_eos": True, **next(one for one in MANY if name in one)}
+    (whole,) = ask(engine, request(1, **one))
     prefix, ids = Sequence.of(PROMPT), list[int]()
-    while len(ids) < 40:
-        asked = GenerateRequest(
-            prefix, (0,), SamplingParams(max_tokens=40, ignore_eos=True, **one), 40 - len(ids), Tokens(7)
-        )
+    while len(ids) < len(whole.samples[0].ids or ()):
+        asked = GenerateRequest(prefix, (0,), SamplingParams(max_tokens=40, **one), 40 - len(ids), Tokens(7))
         (part,) = ask(engine, asked)
         (sample,) = part.samples
         ids += sample.ids or ()
