@@ -42,8 +42,8 @@ def ask(engine: TorchEngine, *requests: GenerateRequest) -> list[Generated]:
 
 MANY: list[dict[str, Any]] = [
     {"repetition_penalty": 1.6}, {"no_repeat_ngram": 2}, {"banned": ((13,),)}, {"presence_penalty": 2.0},
-    {"frequency_penalty": 1.0}, {"mirostat": Mirostat(2.0)}, {"min_tokens": 35, "ignore_eos": False}, {"top_h": 0.4}, {"typical_p": 0.5},
-    {"forced": "A:"}, {"logit_bias": {5: 3.0}}, {"eta_cutoff": 0.1, "temperature": 1.5}, {},
+    {"frequency_penalty": 1.0}, {"mirostat": Mirostat(2.0)}, {"min_tokens": 35, "ignore_eos": False}, {"top_h": 0.4},
+    {"typical_p": 0.5}, {"forced": "A:"}, {"logit_bias": {5: 3.0}}, {"eta_cutoff": 0.1, "temperature": 1.5}, {},
 ]  # fmt: skip
 
 
