@@ -183,9 +183,23 @@ def name_of(function: Callable[..., Any]) -> str:
 UNNAMED = "function"
 
 
-def named(name: str, *functions: Callable[..., Any]) -> tuple[str, ...]:
+#: Fingerprints that another process would make otherwise, each with the class of an object that nothing names.
+PASSING: dict[str, str] = {}
+
+
+def fingerprint_of_functions(kind: str, name: str, *functions: Callable[..., Any]) -> str:
     """What tells such functions from others: the name that they are given, and without one their own (`name_of`)."""
-    return (name,) if name != UNNAMED else (name, *map(name_of, functions))
+    if name != UNNAMED:
+        return digest(kind, name).hex()
+    met: list[str] = []
+    before = _MET.set(met)
+    try:
+        found = digest(kind, name, *map(name_of, functions)).hex()
+    finally:
+        _MET.reset(before)
+    if met:
+        PASSING[found] = met[0]
+    return found
 
 
 #: Values whose repr tells them in full, and modules that have nothing but such.
@@ -198,6 +212,8 @@ _MAPPINGS, _LISTS, _SETS = (
 )
 #: Objects that are being named around this one, by their places in memory.
 _NAMING: ContextVar[tuple[int, ...]] = ContextVar("naming", default=())
+#: Classes of objects that nothing names, and that were met while functions were named.
+_MET: ContextVar[list[str]] = ContextVar("met")
 #: Names of objects that nothing else names, by their places in memory, while they live.
 _OWN: dict[int, tuple[object, str]] = {}
 
@@ -224,6 +240,8 @@ def _inner(value: Any) -> str:
     kind = f"{cls.__module__}.{cls.__qualname__}"
     with suppress(MetagenError):  # it is made with something that nothing names
         if isinstance(known := getattr(value, "fingerprint", None), str):
+            if known in PASSING:
+                _MET.get([]).append(PASSING[known])
             return known
     if isinstance(value, FunctionType | MethodType | partial):
         return name_of(value)
@@ -260,6 +278,7 @@ def _repr_or_own(value: object) -> str:
 def _own(value: object) -> str:
     """A name that no other object has, in this process or another one."""
     place = id(value)
+    _MET.get([]).append(type(value).__qualname__)
     if (known := _OWN.get(place)) is None:
         try:
             held: object = weakref.ref(value, lambda gone: _OWN.pop(place, None))

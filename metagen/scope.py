@@ -8,6 +8,7 @@ caching, resume or tracing.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from metagen.errors import BudgetExhausted, ScopeError
 from metagen.events import Event, Listener
 from metagen.history import History
 from metagen.journal import Journal, MemoryJournal, Row
+from metagen.parts import PASSING
 from metagen.place import Place, Problem, Watch
 from metagen.prefixes import Prefixes
 from metagen.sequence import Sequence, digest
@@ -251,6 +253,13 @@ class Scope:
         Returns the rows of the first items, in order: all, or as many as the budget allowed.
         Raises BudgetExhausted when there is not even one.
         """
+        if request.by in PASSING and not isinstance(self._place.problem.journal, MemoryJournal):
+            warnings.warn(
+                f"another process will not find what is recorded of a function without a name, and pays for it again: "
+                f"nothing names the {PASSING[request.by]} that it holds; give name=..., and change that when the "
+                "function does",
+                stacklevel=2,
+            )
         call = LeafCall(self._place, request, execute, worst, remember)
         began = time.time()
         try:

@@ -12,9 +12,9 @@ from metagen.errors import EngineError, InputError
 from metagen.generators.engine import Sample
 from metagen.generators.primitive import Primitive, letters, payload
 from metagen.journal import Row
-from metagen.parts import UNNAMED, named
+from metagen.parts import UNNAMED, fingerprint_of_functions
 from metagen.scope import Scope
-from metagen.sequence import Sequence, Step, Until, digest
+from metagen.sequence import Sequence, Step, Until
 
 #: (prefix, seed, index) → the text that continues the prefix, or a whole Sample.
 Function = Callable[[Sequence, int, int], str | Sample | Awaitable[str | Sample]]
@@ -29,8 +29,8 @@ class FunctionGenerator(Primitive):
 
     name: part of the fingerprint, by which samples are found again; change it when the function changes its mind.
     Without one, what the function is called, does, closes over and reads stands in its place; with an object that
-    nothing names among that, such as a client, samples are found again within the process only: give a name where a
-    journal is to outlive it.
+    nothing names among that, such as a client, samples are found again within the process only, and a warning says so
+    where the journal is a file.
     count: tokens of a text, for the accounting; without it token counts are unknown.
     max_tokens: the most that the function ever writes, by `count`; needed under a token budget.
     """
@@ -49,7 +49,7 @@ class FunctionGenerator(Primitive):
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest("function", *named(self._name, self._function)).hex()
+        return fingerprint_of_functions("function", self._name, self._function)
 
     async def sample(
         self, prefix: Sequence, items: list[Item], until: Until, cap: int | None, scope: Scope, ended: Ended

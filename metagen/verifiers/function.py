@@ -10,9 +10,9 @@ from functools import cached_property
 from metagen.border import call, call_or_await, is_async, ours
 from metagen.call import Ended, Outcome
 from metagen.cost import Usage
-from metagen.parts import UNNAMED, named, part
+from metagen.parts import UNNAMED, fingerprint_of_functions, part
 from metagen.scope import Scope
-from metagen.sequence import Score, Sequence, digest
+from metagen.sequence import Score, Sequence
 from metagen.verifiers.base import Answer, AnswerRule, PrimitiveVerifier, score_payload
 
 
@@ -38,7 +38,8 @@ class FunctionVerifier(PrimitiveVerifier):
 
     name: part of the fingerprint, by which scores are found again; change it when the function changes its mind.
     Without one, what the function is called, does, closes over and reads stands in its place; with an object that
-    nothing names among that, such as a model, scores are found again within the process only.
+    nothing names among that, such as a model, scores are found again within the process only, and a warning says so
+    where the journal is a file.
 
     The function sees the thought of a sequence, where there is one: `sequence.thought`.
     """
@@ -50,7 +51,7 @@ class FunctionVerifier(PrimitiveVerifier):
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest("function verifier", *named(self.name, self.function)).hex()
+        return fingerprint_of_functions("function verifier", self.name, self.function)
 
     async def evaluate(self, sequences: abc.Sequence[Sequence], scope: Scope, ended: Ended) -> list[Outcome]:
         if ours(self.function) and not is_async(self.function):
@@ -87,7 +88,7 @@ class FunctionRule(AnswerRule):
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest("function rule", *named(self._name, self._read, self._key)).hex()
+        return fingerprint_of_functions("function rule", self._name, self._read, self._key)
 
     async def read(self, sequences: abc.Sequence[Sequence]) -> list[Answer]:
         return [self._answer(s.text) for s in sequences]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -12,8 +14,10 @@ from metagen.budget import Budget
 from metagen.errors import BudgetExhausted, InputError, UnsupportedError
 from metagen.generators.engine import Sample
 from metagen.generators.function import FunctionGenerator
+from metagen.journal import MemoryJournal, SQLiteJournal
 from metagen.scope import Scope
 from metagen.sequence import Prompt, Sequence, Step, TokenIds, Tokens, digest
+from metagen.verifiers.function import FunctionVerifier
 
 T = TypeVar("T")
 PREFIX = Sequence(Prompt("p", text="one two"))
@@ -146,6 +150,34 @@ def test_functions_without_a_name_are_told_apart_and_a_name_names_alone() -> Non
     assert [[r.text for r in each] for each in texts] == [["x", "x"], ["y", "y"]]
     one, other = (FunctionGenerator(lambda *_, x=x: x, name="mine") for x in "xy")
     assert one.fingerprint == other.fingerprint == digest("function", "mine").hex()
+
+
+def test_what_no_other_process_would_find_is_told_where_the_journal_is_a_file(tmp_path: Path) -> None:
+    class Client:
+        def ask(self, prefix: Sequence, seed: int, index: int) -> str:
+            return "yes"
+
+    def write(generator: FunctionGenerator, journal: SQLiteJournal | MemoryJournal) -> None:
+        run(generator.generate(PREFIX, n=2, scope=Scope.root("p", journal=journal)))
+
+    client = Client()
+    inner = FunctionGenerator(client.ask)
+
+    async def around(prefix: Sequence, seed: int, index: int) -> str:
+        return (await inner.generate(prefix, scope=Scope.root("inner")))[0].text
+
+    with SQLiteJournal(tmp_path / "j.sqlite") as file:
+        for function in (client.ask, lambda *given: client.ask(*given), around):
+            with pytest.warns(UserWarning, match=r"nothing names the .*Client that it holds; give name="):
+                write(FunctionGenerator(function), file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            write(FunctionGenerator(client.ask, name="client 1"), file)
+            write(FunctionGenerator(lambda prefix, seed, index: "no"), file)
+            write(FunctionGenerator(client.ask), MemoryJournal())
+        scores = FunctionVerifier(lambda sequence: float(bool(client)))
+        with pytest.warns(UserWarning, match="Client"):
+            run(scores.score([PREFIX.extend("a")], scope=Scope.root("q", journal=file)))
 
 
 def test_the_most_tokens_of_a_text_that_nobody_counts_are_refused() -> None:

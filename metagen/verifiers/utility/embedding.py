@@ -17,7 +17,7 @@ from metagen.border import call_or_await
 from metagen.call import Ended, Item, Outcome, Request
 from metagen.cost import Usage
 from metagen.errors import InputError
-from metagen.parts import UNNAMED, named, part
+from metagen.parts import UNNAMED, fingerprint_of_functions, part
 from metagen.scope import Scope
 from metagen.sequence import Sequence, digest
 from metagen.verifiers.base import AnswerRule
@@ -128,7 +128,7 @@ class FunctionEmbedder(Embedder):
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest("function embedder", *named(self.name, self.function)).hex()
+        return fingerprint_of_functions("function embedder", self.name, self.function)
 
     async def embed(self, texts: list[str]) -> NDArray[Any]:
         return np.asarray(await call_or_await(self, self.function, texts))

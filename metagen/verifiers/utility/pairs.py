@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from metagen.border import call_or_await, one_each, promises
 from metagen.errors import InputError
-from metagen.parts import UNNAMED, named, part
+from metagen.parts import UNNAMED, fingerprint_of_functions, part
 from metagen.scope import Scope
-from metagen.sequence import Sequence, digest
+from metagen.sequence import Sequence
 from metagen.verifiers.utility.base import Matrix, Utility
 
 Pair = tuple[Sequence, Sequence]
@@ -72,7 +72,7 @@ class FunctionUtility(PairUtility):
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest("function utility", *named(self.name, self.function)).hex()
+        return fingerprint_of_functions("function utility", self.name, self.function)
 
     async def matrix(
         self,
