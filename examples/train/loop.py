@@ -31,6 +31,8 @@ class Recipe:
     decay: float = 0.01
     tokens: int = 8192
     """Tokens of a batch, padding included."""
+    iterations: int = 5
+    """How often Muon comes closer to an orthogonal update, in each step."""
     seed: int = 0
 
     def at(self, step: int) -> float:
@@ -39,7 +41,7 @@ class Recipe:
 
 
 def batches(lengths: np.ndarray, tokens: int, seed: int) -> Iterator[np.ndarray]:
-    """Rows of similar length in batches of at most `tokens`, epoch after epoch, for ever.
+    """Rows of similar length in batches of at most `tokens`, or of one row, epoch after epoch, for ever.
 
     Few different shapes occur, because the first use of a shape is slow.
     """
@@ -52,9 +54,10 @@ def batches(lengths: np.ndarray, tokens: int, seed: int) -> Iterator[np.ndarray]
             chunk = order[start : start + 4096]
             chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
             while len(chunk):
-                fits = np.flatnonzero(np.arange(1, len(chunk) + 1) <= tokens // widths[chunk])
-                cuts.append(chunk[: len(fits)])
-                chunk = chunk[len(fits) :]
+                fits = np.arange(1, len(chunk) + 1) <= tokens // widths[chunk]
+                count = max(1, int(fits.sum()))
+                cuts.append(chunk[:count])
+                chunk = chunk[count:]
             if len(cuts) > 200 or start + 4096 >= len(order):
                 rng.shuffle(cuts)
                 yield from cuts
@@ -65,7 +68,13 @@ def optimizers(model: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
     inside = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     rest = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
     return [
-        torch.optim.Muon(inside, lr=recipe.rate, weight_decay=recipe.decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.Muon(
+            inside,
+            lr=recipe.rate,
+            weight_decay=recipe.decay,
+            ns_steps=recipe.iterations,
+            adjust_lr_fn="match_rms_adamw",
+        ),
         torch.optim.AdamW(rest, lr=recipe.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
     ]
 

@@ -87,7 +87,7 @@ class Scripts:
             while not reached():
                 assert process.is_alive(), "it ended before it was killed"
                 assert time.monotonic() < patience
-                time.sleep(0.002)
+                time.sleep(0.01)
         finally:
             process.kill()
             process.join()

@@ -15,7 +15,7 @@ from metagen.runs.directory import RunDirectory
 from metagen.runs.work import build, runner
 
 #: Problems of the toy run, and of the two runs that are made of its rows.
-COUNT, SMALL, LARGE = 50, 500, 6_500
+COUNT, SMALL, LARGE = 50, 500, 3_500
 #: Bytes that a problem may add to the peak. The arrays of the results have 3 kB of it; its rows in the tables of this
 #: run, as objects of Python, would be more than 40 kB.
 MOST = 10_000
