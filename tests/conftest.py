@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import importlib.util
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -32,8 +33,9 @@ TOGETHER = ("tests/generators/ray/", "tests/examples/test_train")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the steps of the torch engine once, before the processes begin that share them."""
-    if not hasattr(config, "workerinput") and os.environ["METAGEN_COMPILED"] == "ready":
+    """Compile the steps of the torch engine once, before the processes begin that share them; there may be no torch."""
+    wanted = os.environ["METAGEN_COMPILED"] == "ready" and importlib.util.find_spec("torch") is not None
+    if wanted and not hasattr(config, "workerinput"):
         from metagen.generators.compiled.build import build
 
         if reason := build():
