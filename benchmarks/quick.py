@@ -21,6 +21,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -75,8 +76,9 @@ def turns(ours: Side, theirs: Side) -> list[float]:
 
 
 def processor() -> str:
+    """Its name and what it can: one name is given to generations that differ by three times in what is compiled."""
     told = environment()
-    return f"{told['processor']}, {told['cores']} cores"
+    return f"{told['processor']}, {torch.backends.cpu.get_cpu_capability()}, {told['cores']} cores"
 
 
 def fallen(now: list[float], before: list[float]) -> bool:
