@@ -255,7 +255,7 @@ class Scope:
         """
         if request.by in PASSING and not isinstance(self._place.problem.journal, MemoryJournal):
             warnings.warn(
-                f"another process will not find what is recorded of a function without a name, and pays for it again: "
+                "another process will not find what is recorded of a function without a name, and pays for it again: "
                 f"nothing names the {PASSING[request.by]} that it holds; give name=..., and change that when the "
                 "function does",
                 stacklevel=2,
